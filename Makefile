@@ -259,6 +259,15 @@ runsc: .venv/python-test
 release: .venv/python-test
 	$(PYTHON) release.py dist $(PYTHONS)
 
+# The wheel for another processor, by Debian's cross compiler. It is made and not tried: that takes such a host.
+AARCH64 = target/aarch64-unknown-linux-gnu/release/nearmetal-probe
+wheel-aarch64: .venv/python-test
+	@$(call install,$(call missing,gcc-aarch64-linux-gnu libc6-dev-arm64-cross))
+	rustup target add aarch64-unknown-linux-gnu
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CARGO_TARGET_DIR=target $(CARGO_STATIC) build \
+	  --release --locked --target aarch64-unknown-linux-gnu
+	NEARMETAL_PROBE=$(AARCH64) $(PYTHON) -m build --no-isolation --wheel --outdir dist
+
 # The documentation as a site, build/site/index.html, which is read and searched without a server; and build/man. A
 # link that leads nowhere fails it. The page of commands is written anew.
 docs: .venv/python-test
@@ -273,4 +282,4 @@ clean:
 	-[ -x .venv/bin/nearmetal ] && .venv/bin/nearmetal clean
 	rm -rf target .venv build
 
-.PHONY: help setup for-demo for-tests lock probe image demo check check-python check-probe check-advisories audit vcenter bytecode test test-live test-not-live test-probe probe-tests long-test fuzz rig sizes runsc release docs bench clean
+.PHONY: help setup for-demo for-tests lock probe image demo check check-python check-probe check-advisories audit vcenter bytecode test test-live test-not-live test-probe probe-tests long-test fuzz rig sizes runsc release wheel-aarch64 docs bench clean

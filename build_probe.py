@@ -13,6 +13,20 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+_MACHINES = {62: "x86_64", 183: "aarch64"}
+"""Numbers of processors in ELF (elf(5), e_machine), and what wheels call them."""
+
+
+def find_machine(probe: Path) -> str:
+    """The processor that a probe is for, which need not be this one's. SystemExit for none that wheels are made for."""
+    with probe.open("rb") as file:
+        number = int.from_bytes(file.read(20)[18:], "little")
+    if number not in _MACHINES:
+        raise SystemExit(
+            f"nearmetal: {probe} is for no processor that wheels are made for: {', '.join(_MACHINES.values())}"
+        )
+    return _MACHINES[number]
+
 
 class ProbeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -27,7 +41,7 @@ class ProbeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["force_include"][str(probe.resolve())] = "nearmetal/lab/nearmetal-probe"
         build_data["pure_python"] = False
         # A static program needs no C library, and the package no particular Python.
-        build_data["tag"] = f"py3-none-manylinux_2_17_{platform.machine()}"
+        build_data["tag"] = f"py3-none-manylinux_2_17_{find_machine(probe)}"
         build_data["shared_data"][str(self._write_man())] = "share/man/man1"
 
     def _write_man(self) -> Path:

@@ -25,7 +25,10 @@ def run_study(
 ) -> Run:
     """As `nearmetal.run_study`, which has the words for it."""
     _refuse_event_loop()
-    opened = _open_study(study, blocks, seed, quick)
+    if isinstance(study, Mapping):
+        opened = open_text(render_toml(study), "the study", Path(), (), blocks, seed, quick)
+    else:
+        opened = read_study(str(study), blocks=blocks, seed=seed, quick=quick)
     _refuse_ordinary_user(opened.study)
     request = _make_request(opened, output)
     if not until_interrupted(session.start(request, ignore_text, ()), ignore_text):
@@ -48,14 +51,6 @@ def _refuse_ordinary_user(study: Study) -> None:
         what = "machines cannot be made: a Python program of an ordinary user does not enter a user namespace"
         remedy = "nearmetal run STUDY, then nearmetal.open_run(RUN); or run the program as root"
         raise HostCannot(what, study.name, remedy)
-
-
-def _open_study(
-    study: str | Path | Mapping[str, Any], blocks: int | None, seed: int | None, quick: bool
-) -> OpenedStudy:
-    if isinstance(study, Mapping):
-        return open_text(render_toml(study), "the study", Path(), (), blocks, seed, quick)
-    return read_study(str(study), blocks=blocks, seed=seed, quick=quick)
 
 
 def _make_request(opened: OpenedStudy, output: str | Path | None) -> session.Request:

@@ -14,16 +14,10 @@ _RESOLUTION = 1e-9
 
 
 def of(cell: Cell, level: float) -> Centre:
-    """The centre of a treatment's blocks with its interval of confidence 1 - level, in the response's unit.
-
-    It tells how well this treatment alone is known at the time of the run. If the host wanders, blocks resemble each
-    other, and what the treatment gives otherwise lies outside more often than the level says
-    (`validation/two_runs.py`). The interval is this estimate's and not the mean's, which one wild block moves out of
-    it; it is None with too few blocks. Of values that are not all numbers, or of which some are but bounds, the centre
-    is none either.
-    Two treatments are compared by their contrast, never by whether two such intervals overlap: blocks are what they
-    share.
-    """
+    """The centre of a treatment's blocks with its interval of confidence 1 - level, in the response's unit: see
+    docs/report.md. It tells how well this treatment alone is known at the time of the run, and is outside more often if
+    the host wanders (`validation/two_runs.py`). No interval with too few blocks; no centre of values that are not all
+    numbers, or of which some are but bounds."""
     values = np.asarray(cell.values, dtype=np.float64)
     if not len(values) or not np.isfinite(values).all() or any(cell.censored):
         return Centre(math.nan, None, None)

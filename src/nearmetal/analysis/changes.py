@@ -200,10 +200,8 @@ def _is_beyond(run: Sequence[Pair], ranked: BoundedValues) -> bool:
 
 
 def _find_problem(sides: _Runs, response: str, kind: ResponseKind) -> tuple[str, When | None] | None:
-    """Why values cannot be compared, and which side is at fault: the runs before, if both are.
-
-    Runs after in which all failed are as bad as can be; before, there is nothing to hold against.
-    """
+    """Why values cannot be compared, and which side is at fault: the runs before, if both are. Runs after in which all
+    failed are as bad as can be; before, there is nothing to hold against."""
     if not any(_is_good(pair) for run in sides[0] for pair in run):
         return NOTHING_BEFORE, BEFORE
     if not sides[1]:
@@ -278,19 +276,15 @@ def _find_shortage(samples: _Samples, level: float) -> tuple[str, When | None, i
 
 
 def _fail_unlike(samples: _Samples, margin: float) -> bool:
-    """Whether the treatment is seen to fail in a share of its blocks that is another by more than the margin.
-
-    Typical boots may be equivalent all the same: a third of the ranks does not move the middle of the others far.
-    """
+    """Whether it is seen to fail in a share of its blocks that is another by more than the margin. Typical boots may be
+    equivalent all the same: a third of the ranks does not move the middle of the others far."""
     before, after = (sum(map(count_failed, side)) / sum(map(len, side)) for side in samples.sides)
     return abs(after - before) > margin
 
 
 def _find_unknown(samples: _Samples, interval: tuple[float, float]) -> tuple[str, When | None] | None:
-    """Where values known by bounds alone leave an end of the interval open: why, and the side that is at fault.
-
-    Neither is where the runs after may only be better than their bounds say.
-    """
+    """Where values known by bounds alone leave an end of the interval open: why, and the side at fault. Neither is
+    where the runs after may only be better than their bounds say."""
     nothing = 0.0 if samples.kind.scale == "ratio" else -math.inf
     is_open = {"low": interval[0] == nothing, "high": interval[1] == math.inf}
     bad = "low" if samples.kind.better == "higher" else "high"

@@ -1,15 +1,10 @@
 """Clients that do not get what the others get: which, by how much, and how consistently. Pure.
 
-A client is *odd* when three things hold together, so that neither noise nor a difference nobody cares about flags one:
-
-- **consistently**: over the blocks it lies on one side of the trial's median client more often than equal clients would
-  (sign test, exact whatever the noise is like, since equal clients are as often above their median as below; Holm over
-  the clients, so that the chance to flag any of several equal ones is at most the level);
-- **by more than the margin**: the median of its deviations from the trial's median client;
-- **more than the others differ among themselves**: three robust standard deviations of theirs (the 1.4826-fold median
-  of their absolute deviations). Five clients that all have their own pace are five paces, and none of them odd.
-
-The median client stands for the others as long as fewer than half are odd.
+docs/workloads.md says when a client is *odd*. The sign test is exact whatever the noise is like, since equal clients
+are as often above their median as below, with Holm's steps over the clients. What the others differ among themselves is
+three robust standard deviations of theirs (the 1.4826-fold median of their absolute deviations): five clients that all
+have their own pace are five paces, and none of them odd. The median client stands for the others as long as fewer than
+half are odd.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

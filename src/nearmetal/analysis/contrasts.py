@@ -328,10 +328,7 @@ class _Result:
 def _result(
     sides: Sides, kind: ResponseKind, failures: Failures | None, criterion: Criterion, places: Sequence[str]
 ) -> _Result:
-    """Estimate, interval, p and verdict. Nothing to go by: undecided.
-
-    `places` are the sites of the blocks if it is primary.
-    """
+    """Estimate, interval, p and verdict. `places`: the sites of the blocks if it is primary."""
     values = [value for pair in sides for value in pair if value is not None]
     problem = _find_problem(values)
     if problem in NEVER_DECIDED:

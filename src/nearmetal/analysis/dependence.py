@@ -1,10 +1,8 @@
 """Whether a difference would still be found if a block resembled the one before: a sensitivity p. Pure.
 
-The signed-rank test takes blocks to be independent. If their differences follow a first-order autoregression, the
-centre of n of them varies more, by a factor that grows with the autocorrelation at lag 1. Here the interval is thought
-wider about its estimate by the root of that factor, and p is that of no effect in it: the test's p at the centre that
-lies as many times nearer to the estimate. So it is p itself if the factor is 1, it holds for failures and bounds as p
-does, and a difference that is large beside the scatter of its blocks is found whatever their order.
+docs/validity.md says how it is made. It is p itself if differences vary no more than independent ones do, it holds for
+failures and bounds as p does, and a difference that is large beside the scatter of its blocks is found whatever their
+order.
 """
 
 import math

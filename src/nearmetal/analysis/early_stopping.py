@@ -1,10 +1,8 @@
 """What looks do to an estimate, and whether the looks left can decide anything. Pure.
 
-A run that stops when a difference looks large reports too large a difference. `adjust_for_looks` takes off what the
-looks add on average: it finds the true effect for which a study of these looks is expected to report the estimate that
-was seen (J. Whitehead, "On the bias of maximum likelihood estimation following a sequential test", Biometrika 73, 1986;
-C. Jennison and B. W. Turnbull, Group Sequential Methods, 2000, 8.3). `is_futile` goes by the predictive power of the
-last look (ibid., 10.3). It only ends runs. Boundaries stay as they are, so that the level holds whatever it says.
+`adjust_for_looks` takes off what looks add on average, by Whitehead's correction: docs/validity.md; C. Jennison and
+B. W. Turnbull, Group Sequential Methods, 2000, 8.3. `is_futile` goes by the predictive power of the last look (ibid.,
+10.3). It only ends runs. Boundaries stay as they are, so that the level holds whatever it says.
 
 Both take estimates to be normal about the truth, with the spread that the look's own interval shows.
 """

@@ -1,20 +1,13 @@
 """The rank-sum statistic of Wilcoxon, Mann and Whitney: how far two samples lie apart, with test and interval.
 
-For values that are not in pairs, as those of two runs. The estimate is the median of all differences between a value of
-one sample and one of the other (Hodges and Lehmann 1963). p is the larger of two tests, and the interval holds the
-shifts that either of them does not reject:
-
-- *The exact test* takes both samples for equally scattered. It holds its level for any values that could be exchanged.
-- *The studentised test* divides the statistic by the spread that the samples themselves show of it, and holds that
-  against Student's t (E. Brunner and U. Munzel, "The nonparametric Behrens-Fisher problem", Biometrical Journal 42,
-  2000). In long samples it holds its level if one scatters more. In short ones it finds too much, which the exact test
-  bounds; so it need not be permuted, as K. Neubert and E. Brunner do (Computational Statistics and Data Analysis 51,
-  2007). As there, samples that lie wholly apart are the most extreme there can be, though they show no spread.
+For values that are not in pairs, as those of two runs. docs/compare.md has the estimate, and the two tests that p and
+interval are made of. The studentised one finds too much in short samples, which the exact one bounds; so it need not be
+permuted, as K. Neubert and E. Brunner do (Computational Statistics and Data Analysis 51, 2007). As there, samples that
+lie wholly apart are the most extreme there can be, though they show no spread.
 
 The studentised p is not monotone in the shift. So p is the largest of any shift at least as far out, and p and interval
-agree. Differences of exactly the shift count against a verdict: with ties the test errs on the cautious side.
-A value may be infinite, which is a rank below or above all others. It may be known by bounds alone. Then the exact test
-rejects only what it rejects for all values within them, and the studentised one takes the bounds nearest to no shift.
+agree. Differences of exactly the shift count against a verdict. A value may be infinite, which is a rank below or above
+all others. Of values known by bounds alone the studentised test takes the bounds nearest to no shift.
 """
 
 import math

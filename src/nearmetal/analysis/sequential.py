@@ -5,10 +5,7 @@ n / N of it. Each look's boundary is the largest rank sum that keeps to that, gi
 `blocks`, the whole number that |W+ - W-| must reach, and the probability that it does at that look alone. Tested at
 that level each, all looks together are wrong no more often than the study's level says, and the intervals of all looks
 cover the truth together (repeated intervals: C. Jennison and B. W. Turnbull, Group Sequential Methods, 2000, ch. 9).
-
-How looks depend on each other is taken to be normal, with the signed-rank statistic's own correlation; each look's own
-distribution is exact. The correlation is that of blocks which are all equally noisy. Such tails come out a little
-short, so that a twentieth of the level is held back: `validation/stopping.py` holds the whole against simulation.
+How looks depend on each other, and why a twentieth of the level is held back: docs/adr/looks-before-the-end.md.
 """
 
 import math

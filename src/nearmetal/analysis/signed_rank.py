@@ -1,9 +1,5 @@
-"""The Wilcoxon signed-rank statistic: estimate, exact test and interval, all three from the one statistic.
-
-The differences of n blocks are taken to be symmetric about an unknown centre. For every possible centre the exact
-test flips the signs of what is left after subtracting it; its null distribution is that of the sum of positive
-ranks. The interval holds the centres which that test does not reject, the estimate is the median of the Walsh
-averages (Hodges and Lehmann 1963), where the statistic is in balance.
+"""The Wilcoxon signed-rank statistic: estimate, exact test and interval, all three from the one statistic, as
+docs/validity.md has them.
 
 *Ties* get mid-ranks, and the null distribution is computed for those very ranks (doubled, so that they are whole).
 
@@ -11,9 +7,6 @@ averages (Hodges and Lehmann 1963), where the statistic is in balance.
 out of the sum and of the flips. Dropping them before ranking, as Wilcoxon did, can turn an effect insignificant by
 making every difference larger, and then the centres not rejected need not form an interval (J. W. Pratt, "Remarks
 on zeros and ties in the Wilcoxon signed rank procedures", JASA 54, 1959).
-
-*Many* differences (more than 1,000, of tied ones 250) have too many pairs to write them all down. Then the statistic is
-taken to be normal.
 
 *Infinite* differences lie beyond all finite ones, and are tied among themselves: failures, which have no size. An end
 of the interval, or the estimate, is infinite if it falls among them.

@@ -1,18 +1,9 @@
 """Blocks of one contrast on several sites: what these sites say, whether they agree, what hosts in general say. Pure.
 
-Both arms of a contrast run in a block, and a block on one site: how fast a site is cancels. By how much treatments
-differ may depend on the site. The verdict is that of all blocks, whose signed ranks are exact if no site shows an
-effect. Beside it stand three things:
-
-*The sites as a fixed effect.* The mean of the differences of blocks, stratified by site: how far sites lie apart is no
-part of its error. Each site has a variance of its own, and Student's t the degrees of freedom of F. E. Satterthwaite
-("An approximate distribution of estimates of variance components", Biometrics Bulletin 2, 1946), rounded down.
-
-*Agreement* is Kruskal and Wallis's rank test of the differences, by sites, with its distribution from permutations. It
-takes sites to be equally noisy.
-
-*Hosts in general* are another population than these sites' blocks: their unit is the site. Each site gives one number,
-its pseudomedian, and the signed ranks of these numbers give the statement.
+docs/validity.md has what each of these means. *The sites as a fixed effect*: each site has a variance of its own, and
+Student's t the degrees of freedom of F. E. Satterthwaite ("An approximate distribution of estimates of variance
+components", Biometrics Bulletin 2, 1946), rounded down. *Agreement* takes sites to be equally noisy. *Hosts in general*
+are another population than these sites' blocks: their unit is the site, which gives one number, its pseudomedian.
 """
 
 import math

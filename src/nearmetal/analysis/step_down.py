@@ -1,11 +1,7 @@
 """Holm's steps: what a study of fixed blocks finds of its other primary contrasts once some of them differ. Pure.
 
-Of m contrasts the one with the least p is held against alpha / m, the next one against alpha / (m - 1), and so on, up
-to the first that is not found (S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal
-of Statistics 6, 1979). The chance of any false `different` stays at most alpha, however contrasts depend on each other.
-
-A contrast that only its step finds gets the interval of that step's level, so that interval and verdict agree. All
-others stay as they were at alpha / m, and so does `equivalent`: the steps bound false differences, and nothing else.
+S. Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6, 1979.
+docs/validity.md says what holds of the contrasts that only a step finds, and that `equivalent` stays as it was.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,7 @@
 """Whether a difference would still be found if block differences are not symmetric: a sensitivity p. Pure.
 
-The signed-rank test takes the differences to be symmetric about their centre. If only one side has a long tail or two
-modes, its statistic varies more than the test thinks, though it is in balance. Here it is divided by the spread that
-the blocks themselves show of it (the jackknife of a U-statistic, and Student's t): that is no exact test, and it needs
-no symmetry (P. K. Sen, "On some convergence properties of U-statistics", Calcutta Statistical Association Bulletin 10,
-1960). Where differences are symmetric both nearly always agree.
+docs/validity.md says how it is made, by the jackknife of a U-statistic (P. K. Sen, "On some convergence properties of
+U-statistics", Calcutta Statistical Association Bulletin 10, 1960). Of symmetric differences it nearly always agrees.
 """
 
 import math

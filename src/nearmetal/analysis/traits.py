@@ -120,20 +120,14 @@ def _rate(place: str, name: str) -> Callable[[TrialRecord], float | None]:
 
 
 def _clocks_apart(record: TrialRecord) -> float | None:
-    """By how much the server's clock is surely ahead of the client's, or behind it, when both begin to have packets.
-
-    However it drifts, the offset there is known to within the uncertainty.
-    """
+    """By how much the server's clock is surely ahead of the client's, or behind it, when both begin to have packets."""
     told = [one for one in traces(record) if "clock_offset" in one and "clock_uncertainty" in one]
     apart = (abs(one["clock_offset"]) - one["clock_uncertainty"] for one in told)
     return max(0.0, *apart) if told else None
 
 
 def _time(*states: str) -> Callable[[TrialRecord], float | None]:
-    """CPU seconds in these states, of all CPUs of the servers together, for each request or event.
-
-    Whoever's: of a server on its host's kernel that is all that ran on the CPUs that it may use.
-    """
+    """CPU seconds in these states, of all CPUs of the servers and whoever's, for each request or event."""
 
     def of(record: TrialRecord) -> float | None:
         told = [

@@ -87,8 +87,6 @@ def find_copies(runs: Sequence[StoredRun]) -> tuple[StoredRun, int] | None:
 
 
 class RunWarning(Warned):
-    """What a run as a whole is warned of."""
-
     run: When
     folder: str = ""
 

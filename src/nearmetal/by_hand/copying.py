@@ -147,7 +147,7 @@ def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) 
     if door is None:
         _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with guarded_where_needed(door) as marked, _open_stderr() as said:
+    with guarded_where_needed(door) as marked, tempfile.TemporaryFile() as said:
         command = build_command(door, ["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
         process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
         assert process.stdin is not None and process.stdout is not None
@@ -261,7 +261,7 @@ def _must_be_folder(path: Path) -> None:
 
 def _receive_archive(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """How the sender ended, and what it said; 1 where what it sent was not whole."""
-    with _open_stderr() as said:
+    with tempfile.TemporaryFile() as said:
         sender = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
         assert sender.stdout is not None
         try:
@@ -292,10 +292,6 @@ def _wrong_place(kept: KeptMachine, path: str, why: str, remedy: str) -> BadInpu
 def _refuse_copy(kept: KeptMachine, path: str, why: str) -> HostCannot:
     look = shlex.join(["nearmetal", "exec", kept.name, "--", "ls", "-la", posixpath.dirname(path)])
     return HostCannot(f"it could not be copied: {why}", f"{kept.name}:{path}", f"see what is there: {look}")
-
-
-def _open_stderr() -> IO[bytes]:
-    return tempfile.TemporaryFile()
 
 
 def _read_tail(said: IO[bytes], before: bytes = b"") -> str:

@@ -55,7 +55,8 @@ def trace_captures(
             if as_json:
                 click.echo(analyser.as_text(document), nl=False)
             raise BadInput(traced.problem, remedy="name captures that tcpdump or Wireshark wrote: pcap or pcapng")
-        changed = list(_list_changed(captures))
+        # Of a run, those that are not what was taken.
+        changed = [f"{one.name}: {why}" for one in captures if one.is_file() and (why := describe_change(one))]
         document["warnings"] = [*changed, *document["warnings"]]
         if are_strangers(document) and (number is not None or requests is not None):
             what = "these captures have no TCP packet in common, so that there are no requests of both"
@@ -91,13 +92,6 @@ def trace_captures(
             if file is not None:
                 console.print(f"{what}: {words.strip_controls(str(file))}", soft_wrap=True)
     return ExitCode.DONE
-
-
-def _list_changed(captures: Sequence[Path]) -> Iterator[str]:
-    """Captures of a run that are not those that were taken: a sentence each."""
-    for capture in captures:
-        if capture.is_file() and (why := describe_change(capture)):
-            yield f"{capture.name}: {why}"
 
 
 def _check(captures: Sequence[Path], html: Path | None, requests: Path | None) -> None:

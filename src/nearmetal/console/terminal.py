@@ -34,8 +34,6 @@ from nearmetal.units import show_duration, show_elapsed
 
 
 class _Bar(Progress):
-    """With lines below it."""
-
     below: Iterable[Text] = ()
 
     def get_renderables(self) -> Iterable[RenderableType]:

@@ -78,10 +78,8 @@ class Access:
         )
 
     def _redirect_without_token(self, path: str) -> HTMLResponse:
-        """Goes on by itself to the same page without the token, which is then not in the browser's history.
-
-        A page and no redirection: a cookie that other sites' links must not carry is left out of the latter.
-        """
+        """Goes on to the same page without the token, which is then not in the browser's history. A page and no
+        redirection, which leaves out a cookie that other sites' links must not carry."""
         onward = f'<meta http-equiv="refresh" content="0;url={quote("/" + path.lstrip("/"))}">'
         response = HTMLResponse(_PAGE.format(head=onward, title="nearmetal dashboard", text="One moment."))
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")

@@ -59,8 +59,6 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Now:
-    """The boot that goes on."""
-
     block: int
     attempt: int
     treatment: Assignment

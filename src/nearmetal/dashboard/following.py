@@ -28,7 +28,6 @@ class Follower:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: tuple[int, int] | None = None
         self._offset = 0
         self._seen: Mark | None = None
 
@@ -41,33 +40,30 @@ class Follower:
         try:
             file = open_journal(self.path)
         except (FileNotFoundError, NotADirectoryError):
-            was_there = self._file is not None
-            self._file, self._seen, self._offset = None, None, 0
+            was_there = self._seen is not None
+            self._seen, self._offset = None, 0
             return Growth((), b"", was_there)
         with file:
-            status = os.fstat(file.fileno())
-            anew = self._is_another(status)
+            mark = _make_mark(os.fstat(file.fileno()))
+            # Replaced, or cut to less than was read: an append-only file never is.
+            anew = self._seen is not None and (mark[:2] != self._seen[:2] or mark[2] < self._offset)
             if anew:
                 self._offset = 0
-            self._file = (status.st_dev, status.st_ino)
-            self._seen = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            self._seen = mark
             file.seek(self._offset)
             content = file.read()
         *whole, rest = content.split(b"\n")
         self._offset += len(content) - len(rest)
         return Growth(whole, rest, anew)
 
-    def _is_another(self, status: os.stat_result) -> bool:
-        """Replaced, or cut to less than was read: an append-only file never is."""
-        return self._file is not None and (
-            self._file != (status.st_dev, status.st_ino) or status.st_size < self._offset
-        )
-
 
 def mark_file(path: Path) -> Mark | None:
     """What tells a file from what it was; None of one that is not there, or may not be seen."""
     try:
-        status = path.stat()
+        return _make_mark(path.stat())
     except OSError:
         return None
+
+
+def _make_mark(status: os.stat_result) -> Mark:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -97,7 +97,7 @@ def how_far(course: RunHistory) -> str:
     trials = figures.format_count(done + to_come, "trial")
     if to_come:
         trials = f"{done:,} of {most}{trials}"
-    begun = max((block for block in range(course.plan.blocks) if course.has_begun(block)), default=-1) + 1
+    begun = max((block for block in course.attempts if block < course.plan.blocks), default=-1) + 1
     if to_come and begun:
         return f"{trials}, block {begun} of {most}{course.blocks}"
     return f"{trials}, {most}{figures.format_count(course.blocks, 'block')}"

@@ -149,7 +149,6 @@ def render_verdicts(section: Section, report: ReportInput, draw: Callable[[Spec]
 
 
 def without_verdicts(path: Path) -> Parts:
-    """What is said where nothing can be concluded."""
     return {"verdicts": _render("no_verdicts.html.j2", path=quote(str(path)))}
 
 

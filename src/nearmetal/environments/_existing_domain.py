@@ -148,7 +148,6 @@ async def _check_usable(options: Options, spec: EnvironmentSpec, machine: Machin
 
 
 def _large_enough(found: DomainState, machine: MachineSpec) -> list[Finding]:
-    """Pure."""
     return [
         finding(
             f"{machine.vcpus} CPUs in {found.name}",

@@ -1,16 +1,11 @@
 """A Docker container, made of the lab's image, on the lab's switch instead of a network of the engine's.
 
-Options in [environments.NAME]: docs/environments.md. The engine of another host is spoken to by that host's SSH
-connection, and its containers are made as here.
+Options in [environments.NAME], its networks, and why one with a kernel of its own takes another container, the keeper:
+docs/environments.md. What it lives by: docs/adr/machines-die-with-their-controller.md. The engine of another host is
+spoken to by that host's SSH connection, and its containers are made as here.
 
-A container lives as long as its standard input, whose other end the creating process holds: its first process, the
-probe's `hold --until-eof`, ends with it. So none outlives its controller, whatever happens to that. Security is the
-engine's default, because it is part of what a container costs, without some capabilities and with a limit of processes,
-which cost nothing. Its data NIC is set from its host, so that it needs no capability for that.
-
-A runtime with a network stack of its own, such as gVisor's, looks at the network namespace once, when it starts. So a
-container by any runtime but the usual ones starts in the namespace of another, the keeper, which is plugged before. A
-keeper is also what the networks are made of that engines give their containers (lab/containers/networks.py).
+Security is the engine's default, because it is part of what a container costs, without some capabilities and with a
+limit of processes, which cost nothing. Its data NIC is set from its host, so that it needs no capability for that.
 """
 
 import asyncio
@@ -427,10 +422,8 @@ async def _make_no_group(order: Order, site: Site) -> ControlGroup:
 
 
 async def _can_delegate(site: Site) -> bool:
-    """Whether systemd can have control groups of version 2 limit memory and choose CPUs.
-
-    Podman tells of the controllers of its own group, which systemd gives it as soon as a container asks for them.
-    """
+    """Whether systemd can have control groups of version 2 limit memory and choose CPUs. Podman tells of its own
+    group's controllers, which systemd gives it as soon as a container asks."""
     try:
         return {b"memory", b"cpuset"} <= set((await site.get("/sys/fs/cgroup/cgroup.controllers")).split())
     except ToolFailed:

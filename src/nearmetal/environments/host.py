@@ -1,15 +1,10 @@
 """The host itself as an environment: the image's root filesystem in namespaces of its own, on the host's kernel.
 
-What "boot" means here: a fresh set of namespaces (mounts, processes, host name, IPC, network), a fresh control group
-and an empty overlay over the image's files. The kernel is not booted, so its boot_id alone would be the same for
-every machine: ours is the kernel's, "+", and the identity of the machine's first process (pid and start time in clock
-ticks, which no two processes share while a kernel runs).
+docs/adr/machines-die-with-their-controller.md says what "boot" means here, and what a machine lives by: create it from
+a thread that lives as long as the machine shall.
 
 A machine that is not to hang on the lab's switch has the network of its host instead of one of its own: so do the
 clients of servers that are reached by that network, and the image as a chroot on a machine of the user's.
-
-A machine lives as long as its holder, `nearmetal-probe hold`, which ends with the process that made it, or with its
-connection to the host; create it from a thread that lives as long as the machine shall.
 """
 
 import asyncio

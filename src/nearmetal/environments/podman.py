@@ -1,9 +1,7 @@
 """A Podman container: made as a Docker one is, by the API that Podman's service has in common with Docker's engine.
 
-Options in [environments.NAME]: `engine`, the URL of its socket (else CONTAINER_HOST, else the usual one), and
-`runtime`, which must be the one that the service was started with: it takes no other for a container.
-
-An ordinary user has a service of nearmetal's own (lab/containers/own_podman.py), and no other.
+Options in [environments.NAME]: docs/environments.md. An ordinary user has a service of nearmetal's own, and no other
+(lab/containers/own_podman.py).
 """
 
 from collections.abc import Mapping

@@ -3,11 +3,8 @@ probe's agent in it. A disk image of the user's own is booted by its own loader,
 
 What "boot" means here: a fresh overlay over the image's disk, a fresh QEMU, a boot of the guest's kernel. "restore": a
 fresh overlay over a snapshot's disk, a fresh QEMU, the snapshot's memory; docs/adr/restored-guests.md says how. QEMU
-runs in a control group of the machine's own, on exactly the CPUs that a container in its place would have, and dies
-with the process that made it; create it from a thread that lives as long as the machine shall.
-docs/adr/vcpus-and-cpusets.md says why the CPUs are shared out so.
-
-Option in [environments.NAME]: `machine`, another word for machine.board, the machine type as QEMU calls it ("q35").
+runs on exactly the CPUs that a container in its place would have (docs/adr/vcpus-and-cpusets.md), and dies with the
+process that made it; create it from a thread that lives as long as the machine shall.
 """
 
 import asyncio

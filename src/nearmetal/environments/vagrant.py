@@ -1,13 +1,7 @@
 """The machine of a Vagrantfile, whatever makes it: brought up for each boot, or used as it runs.
 
-Options in [environments.NAME]: docs/environments.md. With "boot", the machine must not be there yet: each boot of the
-study is a `vagrant up` and a `vagrant destroy`. With "reuse" and "restart" it is there already, and stays as it was
-found: one that runs goes on, one that was off is halted again. The ledger has the identity of a machine as soon as its
-provider gives it one, and the boot of one that was off: no other machine is removed, and no other boot is halted. Where
-that is not known, it is told and left.
-
-Inside, it is used as a machine of kind `ssh` is: as root, or as somebody whose sudo asks for nothing. The host key that
-it shows first is the only one that is accepted from then on.
+docs/environments.md has its options, which state of it goes with which `provision`, and what of it is ours: no other
+machine is removed, and no other boot is halted. Where that is not known, it is told and left.
 """
 
 import asyncio
@@ -200,9 +194,7 @@ class VagrantEnvironment:
 
 async def _brought_up(handle: Handle, stale: str | None, options: Options, place: Project, ledger: Recorder) -> Handle:
     """The handle, and the ledger, with the machine's identity as soon as there is one: long before `up` is over.
-
-    `stale` is what stood in its place before.
-    """
+    `stale` is what stood in its place before."""
     bringing = asyncio.create_task(place.up(handle.data["machine"], options.provisioners))
     known = handle
     try:
@@ -230,10 +222,8 @@ def _noted(handle: Handle, stale: str | None, place: Project, ledger: Recorder) 
 
 
 async def _remove_unfinished(place: Project, name: str, is_known: bool) -> None:
-    """Remove what was made for a machine that is not there. `is_known`: the ledger has its identity.
-
-    HostCannot where a machine has come to be and nothing says by whom.
-    """
+    """Remove what was made for a machine that is not there. `is_known`: the ledger has its identity. HostCannot where a
+    machine has come to be and nothing says by whom."""
     known = (await place.machines_when_free()).get(name)
     if known is not None and known.state == _NEW:
         await place.discard(name)

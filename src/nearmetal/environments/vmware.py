@@ -1,10 +1,7 @@
 """A virtual machine of vSphere's, on a vCenter or a host of ESXi: found by its name, or cloned for each boot.
 
-Options in [environments.NAME]: docs/environments.md. The machine is given the CPUs, the memory and the network card of
-the study while it is off, and gets back what it had. What it had is in the ledger before, and a mark in the machine
-says whose loan it is. `provision` says what may be done: "boot" starts one that is off, and stops it; "reuse" takes one
-that runs and is as the study asks, and lets it run; "restart" is leave to stop one that runs. In the guest it goes on
-as with machines of kind `ssh`.
+docs/environments.md has its options, and what is done with it by which `provision`; docs/adr/machines-on-loan.md says
+how it gets back what it had. In the guest it goes on as with machines of kind `ssh`.
 """
 
 import re

@@ -54,7 +54,6 @@ def _errors_file(cpu: HostCpu) -> str:
 
 
 def in_words(change: Change, host: Host, there: Bystanders, cpusets: Cpusets) -> str:
-    """What a change does, to be read by people."""
     cpus = change.target.split()[-1]
     match change.kind:
         case "sysctl":

@@ -129,10 +129,8 @@ def _find_same(center: Site, others: Sequence[Site]) -> dict[str, ClockOffset]:
 
 
 async def _group_by_address(center: Site, others: Sequence[Site]) -> Mapping[str, Sequence[Site]]:
-    """Hosts with clocks of their own, by the address at which each reaches the one in the center. MachineLost.
-
-    None if one finds no way.
-    """
+    """Hosts with clocks of their own, by the address at which each reaches the center; None if one finds no way.
+    MachineLost."""
     found: dict[str, list[Site]] = {}
     try:
         for site in others:

@@ -230,10 +230,8 @@ def _captures() -> Finding:
 
 
 async def _environments(site: Site, asked: Sequence[str] = (), is_built: bool = True) -> list[Finding]:
-    """Each environment of this host: what it lacks, or that a machine of it was made and ran a command.
-
-    Without the lab image (`is_built`) no machine is made.
-    """
+    """Each environment of this host: what it lacks, or that a machine of it, of the lab image, was made and ran a
+    command."""
     findings: list[Finding] = []
     try:
         names = asked or plugins.list_names("environments")

@@ -18,7 +18,6 @@ def is_killed(ended: Completed) -> bool:
 
 
 def describe_end(program: str, ended: Completed) -> str:
-    """How a program ended, with its last words."""
     how = f"with status {ended.status}"
     with contextlib.suppress(ValueError):
         how = f"by {signal.Signals(ended.status - 128).name}"

@@ -1,8 +1,6 @@
 """Has each machine still what it was given, now that it has been measured? Anybody who has its host can change that.
 
-Read when the boot is verified, and after each measurement: its limits and its CPUs from its host's kernel, where the
-machine is ours, and what it finds itself to have. What is changed and put back within one measurement is not seen, but
-for a quota where there was none: of that the kernel's counters tell.
+Read when the boot is verified, and after each measurement: docs/validity.md says what, and which changes are not seen.
 """
 
 import asyncio
@@ -43,8 +41,6 @@ class MachineResources:
 
 @dataclass(frozen=True)
 class Allotment:
-    """What the machines of a boot have."""
-
     placed: tuple[PlacedMachine, ...]
     limits: tuple[GroupLimits | None, ...]
     """Of those placed, in their order; None for one of which its site's kernel tells nothing."""
@@ -109,7 +105,6 @@ def _find_found(lines: Lines) -> MachineResources:
 
 
 def limits_changed(before: GroupLimits | None, after: GroupLimits | None) -> list[str]:
-    """Pure."""
     if before is None or after is None:
         return []
     problems = []
@@ -127,7 +122,6 @@ def limits_changed(before: GroupLimits | None, after: GroupLimits | None) -> lis
 
 
 def found_changed(had: MachineResources, has: MachineResources) -> list[str]:
-    """Pure."""
     problems = []
     if None not in (had.cpus, has.cpus) and had.cpus != has.cpus:
         problems.append(f"{has.cpus} CPUs are online instead of {had.cpus}")

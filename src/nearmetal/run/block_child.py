@@ -113,10 +113,8 @@ async def _until_told(task: BlockTask, sink: PipeSink, tasks: IO[bytes]) -> int:
 
 
 def _end_with(tasks: IO[bytes], work: "asyncio.Task[None]") -> None:
-    """Nothing more is ever said on that pipe: when it can be read, it has ended.
-
-    Nobody is left to end this process if clearing hangs: then it ends by itself. Its ledger has what remains.
-    """
+    """Nothing more is said on that pipe: when it can be read, it has ended. If clearing hangs, nobody is left to end
+    this process: then it ends by itself, and its ledger has what remains."""
     loop = asyncio.get_running_loop()
     loop.remove_reader(tasks)
     loop.call_later(LONGEST_ALONE, os._exit, ExitCode.INTERRUPTED)

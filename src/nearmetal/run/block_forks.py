@@ -1,9 +1,8 @@
 """The process that forks a process for each block of a run, once all that blocks need is imported.
 
-A block's process would take a third of a second of CPU time to import itself: more than a machine in a namespace takes.
-So one process of a run imports it once, has no loop and no threads, and forks. It is told of each block by a socket,
-which is its standard input: a line of JSON, with the two pipes of the block's process. It answers with lines of JSON:
-which process that is, and how each ended. It ends when the socket does; processes that it forked go on.
+docs/adr/a-block-is-a-process.md says why. It is told of each block by a socket, which is its standard input: a line of
+JSON, with the two pipes of the block's process. It answers with lines of JSON: which process that is, and how each
+ended. It ends when the socket does; processes that it forked go on.
 """
 
 import array

@@ -204,10 +204,7 @@ def _emit_step(booted: ProvisionedBoot, sink: BlockSink, name: str) -> Iterator[
 
 
 async def _tear_down(booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None:
-    """Put back and remove. What cannot be is told and stays in the ledger; it never hides the trials' records.
-
-    NotNoted, when all that is done.
-    """
+    """Put back and remove. What cannot be is told and stays in the ledger. NotNoted, when all that is done."""
     await booted.services.end_services()
     with _emit_step(booted, sink, "undo"):
         left = [undone.left for undone in await lab.undo_first() if undone.outcome == "left"]

@@ -39,8 +39,6 @@ class Ticks:
 
 @dataclass(frozen=True)
 class ContentionReading:
-    """What a site's kernel has counted so far."""
-
     at: float
     """Seconds of the controller's monotonic clock."""
     ticks: Mapping[int, Ticks]

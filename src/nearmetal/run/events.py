@@ -53,8 +53,6 @@ Listener = Callable[[Event], None]
 
 
 class BlockSink(Protocol):
-    """Takes what happens in a block."""
-
     def emit(self, event: Event) -> None: ...
 
 

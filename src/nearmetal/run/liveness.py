@@ -32,8 +32,6 @@ _MOST_STALLED = 0.05
 
 @dataclass(frozen=True)
 class Outside:
-    """An interface on a switch."""
-
     is_up: bool
     has_carrier: bool
     master: str | None

@@ -43,7 +43,6 @@ def parse_df(text: str) -> int | None:
 
 
 def warn_of_filling(before: Room, after: Room) -> Iterator[Warned]:
-    """Pure."""
     for name, left in after.items():
         taken = before.get(name, left) - left
         if taken >= max(_NOTICED, _SHARE * (left + taken)):

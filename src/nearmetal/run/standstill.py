@@ -1,9 +1,7 @@
 """Did a machine stand still while it was measured? Somebody may pause a guest, or move it, and let it go on.
 
-Nothing inside tells of it, and all that it served is told as if it had served it in the whole time. But the clock of a
-guest that is paused stands still with it, whoever its monitor is. A container has the clock that we have: of its pauses
-its engine tells. When a signal stops QEMU its guest's clock jumps; of one that is ours the kernel tells. What else is
-stopped by signals, in a guest or behind an engine's back, nobody tells.
+Nothing inside tells of it, and all that it served is told as if it had served it in the whole time. docs/validity.md
+says what does tell, and of which pauses nothing does.
 """
 
 import asyncio

@@ -1,9 +1,6 @@
 """Was a host suspended while its machines were measured, as a laptop is whose lid is shut?
 
-They stand still with it, and so do their clocks and the one that we measure by. Of this host two clocks of its kernel
-tell, of which one goes on meanwhile. Another host's kernel counts how often it was suspended, where it does.
-
-A virtual machine that its own hypervisor pauses has no clock that goes on: where that is a host of ours, nothing tells.
+They stand still with it, and so do their clocks and the one that we measure by. docs/validity.md says what tells of it.
 """
 
 import asyncio

@@ -53,7 +53,9 @@ def verify_resources(
     processor = facts["processor"]
     online, allowed = (cpu_lists.parse(processor[name]) for name in ("online", "allowed"))
     cpus = len(online if made else {*allowed, *kept})
-    memory = memory_of(facts)
+    # The least of what the kernel has and what the control group allows.
+    total, limit = int(facts["memory"]["total_bytes"]), facts["limits"].get("memory_bytes")
+    memory = min(total, int(limit)) if limit else total
     # A guest does not see what its monitor may use.
     quota = made.quota if made else facts["limits"].get("cpu_quota")
     values: dict[str, Any] = {"vcpus": cpus, "memory": memory, "quota": quota, "accel": made.accel if made else None}
@@ -184,10 +186,3 @@ def ram_of(iomem: str) -> int | None:
     ranges = [line.partition(" : ")[0].split("-") for line in iomem.splitlines() if _RAM.match(line)]
     total = sum(int(last, 16) - int(first, 16) + 1 for first, last in ranges)
     return total if total > len(ranges) else None
-
-
-def memory_of(facts: Mapping[str, Any]) -> int:
-    """The least of what the kernel has and what the control group allows."""
-    limit = facts["limits"].get("memory_bytes")
-    total = int(facts["memory"]["total_bytes"])
-    return min(total, int(limit)) if limit else total

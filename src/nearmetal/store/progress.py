@@ -127,9 +127,6 @@ class RunProgress:
         """Whether blocks are run; before, and when it goes on, images and environments are got ready first."""
         return self.phase in ("RunStarted", "RunResumed")
 
-    def has_begun(self, block: int) -> bool:
-        return block in self.attempts
-
     def list_done(self, block: int, attempt: int) -> frozenset[str]:
         """Ids of the trials of an attempt that have a record."""
         return frozenset(self._ids[block, attempt])

@@ -30,8 +30,6 @@ from nearmetal.units import AS_WRITTEN
 
 @dataclass(frozen=True)
 class AskedTreatment:
-    """A study with one combination put into it."""
-
     environment: str
     machine: MachineSpec
     clients: ClientsSpec

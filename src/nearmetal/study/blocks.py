@@ -1,10 +1,8 @@
 """Which boots and trials a block has, and in which order: regenerated from the plan whenever it is needed. Pure.
 
-Orders are balanced over the blocks: what a place in the block, or the boot before, does to a trial meets all treatments
-alike. Which treatment has which part of the design is drawn from the seed. A block that is repeated draws an order of
-its own: it sorts boots by a hash of the seed, the block, the attempt and the boot. So did each block of runs that were
-planned before orders were balanced (`Plan.order`). No manifest holds blocks; it holds a checksum of all trial ids,
-which no order changes.
+docs/validity.md says how orders are balanced over the blocks. A block that is repeated draws an order of its own: it
+sorts boots by a hash of the seed, the block, the attempt and the boot. So did each block of runs that were planned
+before orders were balanced (`Plan.order`). No manifest holds blocks; it holds a checksum of all trial ids.
 """
 
 import hashlib

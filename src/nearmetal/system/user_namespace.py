@@ -1,9 +1,7 @@
 """Root without root: a user namespace of an ordinary user's own, in which this process is root, and its mounts.
 
-The kernel lets root of such a namespace make network namespaces, links, taps and mounts within. All of them vanish with
-the last process in it. This process stays in its host's network, and its files belong to the user who runs it.
-
-A child makes the namespaces, and this process joins them if all went well: what the host forbids is found out there.
+docs/adr/rootless-by-user-namespace.md has the reasons. A child makes the namespaces, and this process joins them if all
+went well: what the host forbids is found out there.
 """
 
 import ctypes

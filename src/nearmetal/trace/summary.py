@@ -116,7 +116,11 @@ def summarise_trace(document: Mapping[str, Any]) -> list[TraceTable]:
             tables.append(TraceTable("Where that time went, by both captures", _SPREAD, rows))
         tables.append(_summarise_between(joined, document["captures"][-1]["end"]))
     if document["connections"]:
-        tables.append(_summarise_connections(document))
+        # Of an earlier probe, a document has not all that is told now.
+        told = [(name, document["protocols"].get(key, 0)) for name, key in _PROTOCOLS]
+        told += [(name, document["options"][key]) for name, key in _OPTIONS]
+        rows = tuple((name, f"{count:,}") for name, count in told if count)
+        tables.append(TraceTable("Connections", ("", "connections"), rows))
     if document["ignored"]:
         counts = sorted(document["ignored"].items(), key=lambda one: (-one[1], one[0]))
         rows = tuple((name, f"{count:,}") for name, count in counts)
@@ -162,13 +166,6 @@ def _describe_found(document: Mapping[str, Any]) -> str:
     )
     connections = figures.format_count(document["connections"], "connection")
     return f"{requests} on {connections}{replies}{unanswered}{unasked}"
-
-
-def _summarise_connections(document: Mapping[str, Any]) -> TraceTable:
-    # Of an earlier probe, a document has not all that is told now.
-    told = [(name, document["protocols"].get(key, 0)) for name, key in _PROTOCOLS]
-    told += [(name, document["options"][key]) for name, key in _OPTIONS]
-    return TraceTable("Connections", ("", "connections"), tuple((name, f"{count:,}") for name, count in told if count))
 
 
 def _of_both(

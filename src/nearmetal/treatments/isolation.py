@@ -1,11 +1,7 @@
-"""The factor `isolation`: a CPU of the machine, its last, kept for what is measured.
+"""The factor `isolation`: a CPU of the machine, its last, kept for what is measured (docs/treatments.md).
 
-`kernel`: the scheduler, the timer tick and RCU leave that CPU alone, by kernel arguments. On a machine of ours these
-stand on its command line before it boots; a borrowed machine is told by its boot loader and rebooted.
-`user`: every task, kernel thread and interrupt that the kernel lets go is moved off that CPU, and what would make it
-tick for others is switched off. A machine without a kernel of its own has that done on its host.
-`kernel+user`: both. With each of them what is measured runs on that CPU and on no other, since else isolation would
-only take a CPU away from it.
+With each level what is measured runs on that CPU and on no other, since else isolation would only take a CPU away from
+it. `user`, of a machine without a kernel of its own, is done on its host.
 """
 
 import json

@@ -1,8 +1,6 @@
 """The factor `offload`: whether network cards cut, join and checksum packets, or the kernel does it frame by frame.
 
-`true`: as kernel and driver give it. `false`: everything off that can be. Or the features that are on, "tx,sg,gro",
-the others off. It holds for the data link of every machine of the trial, servers and clients, at both of its ends,
-so that with `false` nothing between them is larger than a frame: docs/treatments.md says why.
+docs/treatments.md says what its levels mean, and why they hold at both ends of the data link of every machine.
 """
 
 from collections.abc import Iterator, Mapping

@@ -165,10 +165,8 @@ async def _put_back(change: Change, commands: Commands) -> UndoOutcome:
 
 
 async def _boot_without(change: Change, commands: Commands) -> None:
-    """Boot a machine again that still runs with our kernel arguments. Before the ledger forgets them, not after.
-
-    Not a host: others use it, and whoever had its boot loader told boots it again.
-    """
+    """Boot a machine again that still runs with our kernel arguments, before the ledger forgets them. Not a host:
+    others use it, and whoever had its boot loader told boots it again."""
     if change.on.startswith("site:"):
         return
     running = (await must(commands, "cat", "/proc/cmdline")).decode().split()

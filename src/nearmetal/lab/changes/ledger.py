@@ -123,8 +123,6 @@ def _outlasts_a_boot(change: Change) -> bool:
 
 
 class _Account:
-    """What the lines of a ledger add up to."""
-
     def __init__(self) -> None:
         self._handles: dict[tuple[str, str, str], Handle] = {}
         self._changes: dict[int, Change] = {}
@@ -249,10 +247,8 @@ class Ledger:
 
 
 def _locked(path: Path) -> int:
-    """The file that lies there, made if there is none, with its lock. HostCannot when its owner lives.
-
-    Who had the lock before may have removed the file that was opened: then another one lies there, or none.
-    """
+    """The file that lies there, made if there is none, with its lock. HostCannot when its owner lives. Who had the lock
+    before may have removed the file that was opened: then another one lies there, or none."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

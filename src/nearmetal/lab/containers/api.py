@@ -243,10 +243,8 @@ class ContainerEngine:
 
 
 async def _compare_kernels(info: Mapping[str, Any], site: Site) -> str:
-    """What of the kernel that an engine is on is unlike the site's; "" if nothing is. What it does not tell is alike.
-
-    Two kernels of one release hardly ever have the same number of pages.
-    """
+    """What of an engine's kernel is unlike the site's; "" if nothing is. What it does not tell is alike. Two kernels of
+    one release hardly ever have the same number of pages."""
     release = (await site.get("/proc/sys/kernel/osrelease")).decode().strip()
     pairs = (
         ("release", info.get("KernelVersion"), release),

@@ -58,8 +58,6 @@ Signal = Callable[[Sequence[str], int], Awaitable[None]]
 
 
 class Container(StartedCommands, SharedKernelMachine):
-    """A `Machine` that an engine runs."""
-
     called = "a container"
     probe = probe.INSIDE
 

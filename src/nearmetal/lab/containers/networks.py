@@ -1,12 +1,7 @@
-"""How a container hangs on the lab's switch if not straight by a cable: as engines do it, in a namespace of ours.
+"""How a container hangs on the lab's switch if not straight by a cable: as engines do it (docs/environments.md).
 
 A second container, the keeper, has the cable: it is to the machine what a host is to its containers. The host's own
 network is never touched.
-
-- bridge: a bridge in the keeper, with a cable to the container, whose address is a private one. What comes for the
-  machine is translated to that (DNAT), and what it begins itself to the keeper's (masquerade), as by `docker run -p`.
-- host: the container is in the keeper's network namespace.
-- macvlan: the container has a card of its own on top of the keeper's.
 """
 
 import json

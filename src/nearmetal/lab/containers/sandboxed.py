@@ -1,7 +1,6 @@
 """A container with a kernel of its own between it and the host's: gVisor's, Kata's, or whatever else is no runc.
 
-The host sees such a container's control group and its network namespace, but not its processes. Its runtime takes the
-link over when the container starts, and never looks at the namespace again.
+The host sees such a container's control group and its network namespace, but not its processes.
 """
 
 import asyncio

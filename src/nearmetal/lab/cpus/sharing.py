@@ -34,19 +34,15 @@ def share(
     leave_last: bool = False,
     least: int = 0,
 ) -> Share:
-    """Servers get the highest CPUs, each its own while there are enough; clients get what is left.
+    """Servers get the highest CPUs, each its own while there are enough; clients get what is left. docs/environments.md
+    has the rules, of cores, nodes and kinds of CPUs too.
 
-    Cores are handed out whole, and a server's are of one node, while there are enough: two threads of a core slow each
-    other, so that one that a server leaves over goes to nobody. The first CPU serves most of the host's interrupts, so
-    it goes to a server last. With fewer CPUs than are asked for, servers overlap, and clients share with them: the
-    record of the trial shows it and the analysis warns.
+    The first CPU serves most of the host's interrupts, so it goes to a server last. With fewer CPUs than are asked for,
+    servers overlap, and clients share with them.
 
     CPUs that the kernel keeps free go with `kept_free` to servers before all others, so that each has one as its last,
     on which is measured, wherever such a set can be had. Else, and to clients, only those of them go that are
     available, and only where the others are too few.
-
-    On a host with CPUs of several kinds, servers are all of one, the fastest that has enough for them, and clients of
-    one, that with the most CPUs left, while this can be.
 
     With `leave_last` clients have none of the servers' last CPUs, on which is measured, if there are others. Clients
     that want `least` CPUs share the servers' too where fewer are left.
@@ -121,10 +117,8 @@ def _cores(usable: Set[int], first: Set[int], layout: Layout) -> list[list[int]]
 def _given(
     vcpus: int, cores: Sequence[list[int]], taken: Collection[int], isolated: Set[int], more: int, layout: Layout
 ) -> list[int]:
-    """CPUs for one server: of whole cores of one node; of whole cores; of those that nobody has; of others'.
-
-    Its last one is isolated while that can be, in a way that takes this from none of the `more` servers to come.
-    """
+    """CPUs for one server: of whole cores of one node; of whole cores; of those that nobody has; of others'. Its last
+    is isolated while that can be, in a way that takes this from none of the `more` servers to come."""
     nodes = defaultdict(list)
     for core in (untouched := [core for core in cores if layout.core(core[0]).isdisjoint(taken)]):
         nodes[layout.node(core[0])].append(core)

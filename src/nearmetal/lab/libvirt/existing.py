@@ -40,8 +40,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DomainState:
-    """A domain of that name, as it was found."""
-
     name: str
     uuid: str
     state: str

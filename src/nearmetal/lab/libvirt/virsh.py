@@ -16,8 +16,6 @@ _LOCALE: Final = {"LC_ALL": "C"}
 
 
 class Connection:
-    """libvirt at a URI, from a site."""
-
     def __init__(self, uri: str, site: Site) -> None:
         self.uri = uri
         self.site = site

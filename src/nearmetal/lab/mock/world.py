@@ -40,8 +40,6 @@ _FEATURES = {
 
 
 class World:
-    """The machines of one site."""
-
     def __init__(self, site: str) -> None:
         self._folder = Paths.default().state / "mock" / site
 

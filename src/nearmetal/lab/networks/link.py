@@ -1,12 +1,8 @@
 """The way between servers and clients on a site: a cable of given rate, delay, loss and reordering, or a plain one.
 
-Servers hang on the bridge `switch`. When the way is shaped, clients hang on the bridge `clients` instead, and a wire
-joins the two, so that all traffic shares it as it would a trunk; else clients hang on `switch` too. If each client has
-a way for itself, there are as many wires, whose far ends are patched to the clients' ports. A direct way has no bridge:
-each client's port and its server's are patched together, frame by frame.
-
-What shapes a wire is the kernel's netem, or tbf or htb for a rate alone, or, where the kernel has none, the probe's
-relay.
+docs/adr/links-between-bridges.md says how it lies. If each client has a way for itself, there are as many wires, whose
+far ends are patched to the clients' ports. What shapes a wire is the kernel's netem, or tbf or htb for a rate alone,
+or, where the kernel has none, the probe's relay.
 """
 
 import contextlib

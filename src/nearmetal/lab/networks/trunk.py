@@ -1,16 +1,9 @@
 """The way from host to host: tunnels that join the lab's switches of several sites as one.
 
-An end of a tunnel is made in its host's own network, where the tunnelled packets travel, and moved at once to the
-lab's namespace, where it is a port of a bridge. Servers hang on one site's switch, clients on the others'. A shaped
-link lies on the servers' site, between the bridge of the servers and the one that the trunk's ends are ports of.
-
-A tunnel leads from the servers' site to each site of clients, and none from clients to clients: all that is measured
-has a server at one end, so that the tunnels of a full mesh would carry nothing, and could close loops.
-
-A tunnel takes part of every packet for itself. One that had to cut packets would be another network than the one
-that is to be studied, so machines send smaller ones: `DATA_MTU`, in every treatment of a study that has a trunk in any,
-on one host too, so that hosts compare by the tunnel and not by the size of packets. The underlay must carry that and
-the tunnel's own bytes; where it does not, the treatment cannot run.
+docs/hosts.md says from where to where they lead, and why machines then send smaller packets (`DATA_MTU`). An end of a
+tunnel is made in its host's own network, where the tunnelled packets travel, and moved at once to the lab's namespace,
+where it is a port of a bridge. A shaped link lies on the servers' site, between the bridge of the servers and the one
+that the trunk's ends are ports of.
 """
 
 import asyncio

@@ -1,8 +1,6 @@
-"""Machines on the network that hosts have between them, with nothing of the lab's in between.
+"""Machines on the network that hosts have between them, with nothing of the lab's in between (docs/hosts.md).
 
-Each machine's port is patched, frame by frame, to a macvlan of its hardware address on an interface of its host. What
-the lab makes for it is a link of its own: the interface keeps its MTU, its offloads and its addresses. Machines send
-packets of the MTU that all those interfaces have at least.
+Each machine's port is patched, frame by frame, to a macvlan of its hardware address on an interface of its host.
 """
 
 import asyncio

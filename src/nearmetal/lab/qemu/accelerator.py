@@ -91,10 +91,8 @@ def _file(cache: Path, site: Site) -> Path:
 
 
 async def _circumstances(image: Image, site: Site) -> list[str]:
-    """What a proof holds for: it is tried again when one of these has changed.
-
-    What boots is the image's kernel. An image of a user's own has the lab's, and so shares its proofs.
-    """
+    """What a proof holds for: it is tried again when one of these has changed. An image of a user's own boots the lab's
+    kernel, and so shares its proofs."""
     sums = image.manifest["sha256"]
     booted = [sums[part.name] for part in (image.kernel, image.initrd)]
     return [await version(site), *booted, site.boot_id, privilege.SANDBOX]

@@ -15,8 +15,6 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Spinning:
-    """What is seen of one guest from its host."""
-
     def __init__(self, pid: int) -> None:
         """Of its QEMU, whose threads have names."""
         self._pid = pid

@@ -50,8 +50,6 @@ class StartedCommands(ABC):
 
 
 class RemoteCommands(StartedCommands):
-    """`Commands` on the other side."""
-
     def __init__(self, name: str) -> None:
         self.name = name
 

@@ -348,9 +348,7 @@ def _make_options(
 
 def _keys(spec: HostSpec, where: str, configured: Sequence[Path], is_public_fine: bool) -> Sequence[str] | None:
     """The key files to log in with; none leaves the user's usual ones and the agent. BadInput, HostCannot.
-
-    `is_public_fine`: only the configured ones are to be used, and the agent may have those.
-    """
+    `is_public_fine`: only the configured ones are to be used, and the agent may have those."""
     if spec.key:
         named = [str(_file(spec.key))]
         if not _file(spec.key).exists():

@@ -12,7 +12,8 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,16 +117,16 @@ def ask_openssh(name: str, user: str | None, port: int | None) -> OpensshSetting
     return OpensshSettings(name, values)
 
 
-class _configuration(tempfile.TemporaryDirectory[str]):
+@contextmanager
+def _configuration() -> Iterator[list[str]]:
     """Words that have OpenSSH read the configuration below $HOME, which it does not look at by itself."""
-
-    def __enter__(self) -> list[str]:  # type: ignore[override]
-        folder = super().__enter__()
-        if str(Path.home()) == _own_home():
-            return []
+    if str(Path.home()) == _own_home():
+        yield []
+        return
+    with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "config"
         file.write_text(f'Include "{Path.home()}/.ssh/config"\nInclude /etc/ssh/ssh_config\n')
-        return ["-F", str(file)]
+        yield ["-F", str(file)]
 
 
 def _own_home() -> str:

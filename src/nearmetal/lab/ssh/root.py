@@ -1,8 +1,7 @@
 """Being root on a host of the user's own: by logging in as root, or as somebody whose sudo asks for no password.
 
-Whoever is not root has sudo start one SSH server, which speaks over this connection's own streams and to nobody else,
-with keys that are made for it alone. So all that is done on the host is done as by root who has logged in: what is
-started there ends with the connection, signals and ports work, and nothing of the host's settings is changed.
+Whoever is not root has sudo start one SSH server, which speaks over this connection's own streams and to nobody else:
+docs/adr/root-by-sudo.md.
 """
 
 import asyncio
