@@ -103,9 +103,15 @@ class LaptopUser:
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def remains(self) -> list[str]:
-        """What is left of what it made: processes, machines' folders, ledgers."""
+        """What is left of what it made: processes, machines' folders, ledgers, containers.
+
+        And what the user's own Podman would have, which is not used.
+        """
         state = self.home / ".local/state/nearmetal"
         files = [*state.glob("machines/*"), *state.glob("ledgers/*.jsonl"), *state.glob("up/*.json")]
+        files += self.home.glob(".cache/nearmetal/podman/storage/overlay-containers/*/userdata")
+        files += [*self.home.glob(".local/share/containers"), *self.home.glob(".config/*")]
+        files += Path("/dev/shm").glob("libpod_rootless_lock_*")
         return [*self._list_processes(), *map(str, files)]
 
     def _list_processes(self) -> Iterator[str]:
@@ -126,8 +132,9 @@ def make_user(folder: Path, image: Image) -> LaptopUser:
     built.parent.mkdir(parents=True)
     # 1: a file changed meanwhile, as the image's own does when a machine is made of it.
     subprocess.run(["cp", "-a", str(image.folder), str(built)], check=True)
+    _give(home)
     for parent, folders, files in os.walk(home):
-        for name in (".", *folders, *files):
+        for name in (*folders, *files):
             _give(Path(parent, name))
     return LaptopUser(home)
 

@@ -1,4 +1,4 @@
-"""An ordinary user measures on the host and in guests, and leaves nothing behind."""
+"""An ordinary user measures on the host, in containers and in guests, and leaves nothing behind."""
 
 import json
 import os
@@ -29,34 +29,35 @@ def user(lab_image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     remove_user(made)
 
 
-def test_quickstart_measures_the_host_and_a_guest(user: LaptopUser) -> None:
-    guests = ["--set", 'factors.environment=["host", "qemu"]', "--set", "machine.accel=tcg"]
+def test_quickstart_measures_the_host_a_container_and_a_guest(user: LaptopUser) -> None:
+    guests = ["--set", 'factors.environment=["host", "podman", "qemu"]', "--set", "machine.accel=tcg"]
     ended = user.run("run", "quickstart", "--blocks", "1", "--available", *guests, "-o", "first", patience=_LONG)
     folder = RunFolder(user.home / "first")
     records = list(read_records(folder.journal))
     told = [(record.status, record.reason) for record in records]
-    assert [status for status, _ in told] == ["ok"] * 4, (told, ended.stderr)
+    assert [status for status, _ in told] == ["ok"] * 6, (told, ended.stderr)
     assert ended.returncode == 0
     assert all("cpu_per_event" in record.responses for record in records)
     assert any("memory" in one for one in folder.read_manifest().rootless)
-    assert "host and qemu ran without root" in ended.stdout
+    assert "host, podman and qemu ran without root" in ended.stdout
     power = {record.readback["resources"].get("vmm_power") for record in records} - {None}
     assert power == {"as a user of its own, system calls filtered"}
     assert after_a_moment(user.remains) == []
 
 
 def test_a_plan_says_what_only_root_can_do(user: LaptopUser) -> None:
-    quota = ["--set", "machine.quota=50%", "--set", 'factors.environment=["host"]']
+    quota = ["--set", "machine.quota=50%", "--set", 'factors.environment=["host", "podman"]']
     ended = user.run("plan", "quickstart", "--json", *quota)
-    (lacking,) = json.loads(ended.stdout)["missing"]
-    assert lacking["what"] == "machine.quota"
-    assert "run nearmetal as root" in lacking["remedy"]
+    missing = json.loads(ended.stdout)["missing"]
+    assert [lacking["what"] for lacking in missing] == ["machine.quota"] * 2
+    assert all("run nearmetal as root" in lacking["remedy"] for lacking in missing)
     assert ended.returncode == 3
 
 
-def test_a_machine_is_kept_up(user: LaptopUser) -> None:
+@pytest.mark.parametrize("kind", ["host", "podman"])
+def test_a_machine_is_kept_up(user: LaptopUser, kind: str) -> None:
     try:
-        assert user.run("up", "host", "--name", "mine").returncode == 0
+        assert user.run("up", kind, "--name", "mine").returncode == 0
         ended = user.run("exec", "mine", "--", "sh", "-c", "id -u; hostname; echo x >/srv/x; cat /srv/x")
         assert ended.stdout.splitlines()[::2] == ["0", "x"], ended
     finally:
@@ -64,10 +65,12 @@ def test_a_machine_is_kept_up(user: LaptopUser) -> None:
     assert after_a_moment(user.remains) == []
 
 
-def test_nothing_is_left_of_a_run_that_is_killed(user: LaptopUser) -> None:
-    process = user.start("run", "quickstart", "--set", 'factors.environment=["host"]', "-o", "killed")
+@pytest.mark.parametrize(("kinds", "held"), [(["host"], "--root"), (["host", "podman"], "--until-eof")])
+def test_nothing_is_left_of_a_run_that_is_killed(user: LaptopUser, kinds: list[str], held: str) -> None:
+    levels = f"factors.environment={json.dumps(kinds)}"
+    process = user.start("run", "quickstart", "--set", levels, "-o", f"killed-{kinds[-1]}")
     try:
-        wait_until(lambda: find_processes(user, "hold", "--root"), 120)
+        wait_until(lambda: find_processes(user, "nearmetal-probe hold", held), 120)
         (controller,) = find_processes(user, "one_picture", "run quickstart")
         os.kill(controller, signal.SIGKILL)
     finally:
@@ -97,3 +100,12 @@ def test_a_host_that_lacks_what_it_takes_refuses_and_says_what_helps(
     lacking = [one for one in planned["missing"] if one["what"] == "root"]
     assert [one["treatment"]["environment"] for one in lacking] == ["host", "qemu"]
     assert all(said in one["detail"] and remedy in one["remedy"] for one in lacking)
+
+
+def test_podmans_copy_of_an_image_goes_with_the_image(user: LaptopUser) -> None:
+    tried = user.run("doctor", "podman")
+    assert "ok  environment podman: a machine that runs a command" in tried.stdout
+    removed = user.run("image", "rm", "lab")
+    assert removed.returncode == 0, removed
+    assert "from the Podman service" in removed.stdout
+    assert list(user.home.glob(".cache/nearmetal/podman/storage/overlay/*/diff")) == []

@@ -22,8 +22,9 @@ use ground::process::{self, Signals, Usage};
 
 /// Start a program where and how it must run.
 ///
-/// launch replaces itself by the program. Only with --enter it stays, because a pid namespace takes a new process: it
-/// then passes SIGTERM, SIGINT and SIGHUP on to the program's process group, and the group is killed when launch is.
+/// launch replaces itself by the program. It stays with --enter, because a pid namespace takes a new process, and with
+/// --spent: it then passes SIGTERM, SIGINT and SIGHUP on to the program's process group, and the group is killed when
+/// launch is.
 ///
 /// What enters a machine, or dies with its parent, has the ordinary priority (nice 0 and SCHED_OTHER) if that is
 /// permitted; anything else has the caller's.
@@ -45,9 +46,9 @@ pub struct Args {
     /// without --netns, its network
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     enter: Option<i32>,
-    /// With --enter: add a line to this file, when the program has ended, with the ns of CPU time that it and the
-    /// children it waited for have had. For a machine without a control group, which would count them
-    #[arg(long, value_name = "FILE", requires = "enter")]
+    /// Add a line to this file, when the program has ended, with the ns of CPU time that it and the children it waited
+    /// for have had. For a machine without a control group, which would count them
+    #[arg(long, value_name = "FILE")]
     spent: Option<PathBuf>,
     /// Set this environment variable. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
@@ -74,7 +75,7 @@ pub struct Args {
     #[arg(long = "keep", value_name = "CAPABILITY", requires = "owner")]
     kept: Vec<Kept>,
     /// Write the program's process id, and a newline, to this file
-    #[arg(long, value_name = "FILE", conflicts_with = "enter")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["enter", "spent"])]
     pid_file: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "ARGV")]
@@ -150,15 +151,16 @@ fn launch_program(args: Args) -> anyhow::Result<u8> {
             place::die_with_parent(parent)?;
         }
     }
-    match args.enter.and_then(Pid::from_raw) {
-        None => program.execute_program(),
-        Some(pid) => {
-            let watched = WatchedProcess::this_process()?;
-            let spent = args.spent.as_deref().map(open_to_append).transpose()?;
-            enter_namespaces(pid, args.place.netns.is_some())?;
-            supervise_program(&program, &watched, spent)
-        }
+    let entered = args.enter.and_then(Pid::from_raw);
+    if entered.is_none() && args.spent.is_none() {
+        return program.execute_program();
     }
+    let watched = WatchedProcess::this_process()?;
+    let spent = args.spent.as_deref().map(open_to_append).transpose()?;
+    if let Some(pid) = entered {
+        enter_namespaces(pid, args.place.netns.is_some())?;
+    }
+    supervise_program(&program, &watched, spent)
 }
 
 /// Open a file so that programs started later inherit the descriptor.
@@ -243,9 +245,9 @@ fn enter_namespaces(pid: Pid, keep_network: bool) -> anyhow::Result<()> {
         .with_context(|| format!("cannot take over the root directory of process {number}"))
 }
 
-/// Run the program in the pid namespace that was joined, and stay until it ends.
+/// Run the program, in the pid namespace that may have been joined, and stay until it ends.
 ///
-/// Two processes: this one, outside, is what the caller knows. A keeper inside hears of this one's death, which a
+/// Two processes: this one, which may be outside, is what the caller knows. A keeper hears of this one's death, which a
 /// SIGKILL would otherwise hide, and takes the program's whole process group along.
 fn supervise_program(
     program: &Errand,

@@ -357,6 +357,31 @@ fn entering_a_machine_shows_the_machine() {
 }
 
 #[test]
+fn what_a_program_spent_is_written_down_after_a_signal_too() {
+    let directory = Directory::new();
+    let file = directory.join("spent");
+    let work = "trap 'exit 4' TERM; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo done; sleep 60 & wait";
+    let mut launch = probe()
+        .args([
+            "launch",
+            "--spent",
+            file.to_str().unwrap(),
+            "--",
+            "sh",
+            "-c",
+            work,
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(first_line(launch.stdout.take().unwrap()), "done\n");
+    send(launch.id(), libc::SIGTERM);
+    assert_eq!(launch.wait().unwrap().code(), Some(4));
+    let spent: i64 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
+    assert!(spent > 10_000_000, "{spent}");
+}
+
+#[test]
 fn what_programs_in_a_machine_spent_is_written_down() {
     if !can_make_machines("what_programs_in_a_machine_spent_is_written_down") {
         return;

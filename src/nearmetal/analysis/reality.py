@@ -77,10 +77,9 @@ def _pretended(plan: Plan, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     # In the study's order, so that runs whose blocks began otherwise say the same.
     names = [name for name in map(str, described) if name in found]
     if names:
-        listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
         yield Warned(
             code="pretended",
-            text=f"{listed}: a pretended machine (mock), whose figures say nothing of any real one",
+            text=f"{_join_names(names)}: a pretended machine (mock), whose figures say nothing of any real one",
         )
 
 
@@ -95,9 +94,13 @@ def _rootless(manifest: Manifest) -> Iterable[Warned]:
     names, others = ([name for name, is_so in made.items() if is_so is wanted] for wanted in (True, False))
     if not names:
         return
-    beside = f"; {' and '.join(others)} had root, so that a comparison of both is one of that too" if others else ""
+    beside = f"; {_join_names(others)} had root, so that a comparison of both is one of that too" if others else ""
     lacked = "; ".join(manifest.rootless)
-    yield Warned(code="rootless", text=f"{' and '.join(names)} ran without root: {lacked}{beside}")
+    yield Warned(code="rootless", text=f"{_join_names(names)} ran without root: {lacked}{beside}")
+
+
+def _join_names(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _environments(records: Iterable[TrialRecord]) -> list[str]:

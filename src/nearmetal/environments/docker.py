@@ -13,11 +13,12 @@ import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab import containment, probe, rootless
+from nearmetal.lab import cgroup, containment, probe, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import copies, networks
@@ -35,6 +36,7 @@ from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
+    ControlGroup,
     Description,
     Door,
     EnvironmentSpec,
@@ -79,6 +81,14 @@ class DockerEnvironment:
         """By a container's name: the other end of its first process' input."""
         self._importing = threading.Lock()
 
+    def is_rootless(self, site: Site) -> bool:
+        """Whether its machines can be made there by an ordinary user, who is root of a user namespace alone."""
+        return False
+
+    def locate_engine(self, options: Mapping[str, Any], site: Site) -> str:
+        """The address of the engine that makes the machines."""
+        return self.brand.address(options, site)
+
     async def _find_engine(self, address: str, site: Site) -> ContainerEngine:
         """By its address on a site. One on another host is found again when the connection to that was made anew."""
         here = await site.open_socket(address.removeprefix("unix://")) if address.startswith("unix://") else address
@@ -105,8 +115,7 @@ class DockerEnvironment:
         user = (await must(site, "id", "-u")).decode().strip()
         return [
             *await self._check_engine(spec.options, machine, site),
-            rootless.find_root_of_host(user, "putting a container on the switch takes root", site),
-            *containment.find_missing(site, containment.PRIVILEGED, containment.GROUPS),
+            *self._check_power(user, machine, site),
             *await programs(site, await self._list_tools(machine, site)),
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
@@ -114,6 +123,14 @@ class DockerEnvironment:
             enough_cpus(machine.vcpus, len(await layout.usable(machine, site))),
             *await isolation_found(machine, site),
             *await shares.findings(machine, site),
+        ]
+
+    def _check_power(self, user: str, machine: MachineSpec, site: Site) -> list[Finding]:
+        if self.is_rootless(site):
+            return [rootless.find_quota(machine), *containment.find_missing(site, containment.PRIVILEGED)]
+        return [
+            rootless.find_root_of_host(user, "putting a container on the switch takes root", site),
+            *containment.find_missing(site, containment.PRIVILEGED, containment.GROUPS),
         ]
 
     async def _list_tools(self, machine: MachineSpec, site: Site) -> Mapping[str, str]:
@@ -135,11 +152,12 @@ class DockerEnvironment:
         (server,) = await programs(site, {self.brand.server: self.brand.package})
         if server.ok:
             return found
-        return found.model_copy(update={"remedy": f"{server.remedy}; or {error.remedy}", "packages": server.packages})
+        remedies = dict.fromkeys((server.remedy, error.remedy))
+        return found.model_copy(update={"remedy": "; or ".join(remedies), "packages": server.packages})
 
     async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec, site: Site) -> list[Finding]:
         try:
-            engine = await self._find_engine(self.brand.address(options, site), site)
+            engine = await self._find_engine(self.locate_engine(options, site), site)
             await engine.refuse_other()
             await engine.refuse_elsewhere(site)
             info = await engine.call(engine.client.info)
@@ -157,7 +175,7 @@ class DockerEnvironment:
             ]
         known, asked = self.runtimes(info), options.get("storage_driver", driver)
         knows = f"the engine knows {', '.join(known)}"
-        has_limits = (info["MemoryLimit"] and info["CPUSet"]) or await _can_delegate(site)
+        has_limits = (info["MemoryLimit"] and info["CPUSet"]) or self.is_rootless(site) or await _can_delegate(site)
         lacks = "the engine cannot limit memory or choose CPUs"
         return [
             Finding(what=self.brand.called, ok=True, detail=f"{info['ServerVersion']}, storage {driver}"),
@@ -179,7 +197,7 @@ class DockerEnvironment:
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         """Of the engine, and of what it says it is made of, itself left out."""
-        engine = await self._find_engine(self.brand.address(options, site), site)
+        engine = await self._find_engine(self.locate_engine(options, site), site)
         version, called = await engine.call(engine.client.version), self.brand.called
         parts = [one for one in version.get("Components") or () if not one["Name"].endswith("Engine")]
         return {called: version["Version"], **{f"{called}'s {one['Name']}": one["Version"] for one in parts}}
@@ -189,7 +207,7 @@ class DockerEnvironment:
         if not machine.brings_image:
             return []
         try:
-            engine = await self._find_engine(self.brand.address(options, site), site)
+            engine = await self._find_engine(self.locate_engine(options, site), site)
             words = (machine.image, site.arch, self.brand.client)
             return [await engine.call(container_image.lacking, engine.client, *words)]
         except HostCannot:
@@ -209,13 +227,13 @@ class DockerEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """Have the engine take the image over, which takes some seconds the first time."""
-        engine = await self._find_engine(self.brand.address(spec.options, site), site)
+        engine = await self._find_engine(self.locate_engine(spec.options, site), site)
         await engine.refuse_other()
         await engine.refuse_elsewhere(site)
         await engine.call(self._provide_image, engine.client, machine)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        engine = await self._find_engine(self.brand.address(order.options, site), site)
+        engine = await self._find_engine(self.locate_engine(order.options, site), site)
         await self._require_engine(engine, site)
         await engine.refuse_elsewhere(site)
         asked = order.options.get("runtime")
@@ -229,11 +247,12 @@ class DockerEnvironment:
         ledger.creating(handle)
         try:
             tag = await engine.call(self._provide_image, engine.client, order.spec)
+            group = await _make_no_group(order, site) if self.is_rootless(site) else None
             kept, net = None, container_config.NO_NETWORK
             if keeper:
-                kept, id = await self._keep_network(engine, order, tag, site)
+                kept, id = await self._keep_network(engine, order, tag, site, group)
                 net = f"container:{id}" if sandboxed or mode == "host" else net
-            config = container_config.machine(engine.client, order, tag, net, site.probe)
+            config = container_config.machine(engine.client, order, tag, net, site.probe, group)
             details, first = await self._start_container(engine, config, site)
             runtime = await self.runtime_of(engine, details)
         except EngineRefusal as error:
@@ -257,7 +276,8 @@ class DockerEnvironment:
             ),
             network=found,
             own_address=networks.PRIVATE if found == "bridge" else None,
-            data={"container": details["Id"], "runtime": runtime},
+            is_limited=group is None,
+            data={"container": details["Id"], "runtime": runtime, **({"group": asdict(group)} if group else {})},
         )
         ledger.creating(whole)
         return whole
@@ -282,10 +302,10 @@ class DockerEnvironment:
         return engine.default_runtime
 
     async def _keep_network(
-        self, engine: ContainerEngine, order: Order, tag: str, site: Site
+        self, engine: ContainerEngine, order: Order, tag: str, site: Site, group: ControlGroup | None
     ) -> tuple[FirstProcess, str]:
         """A network namespace with the lab's link in it, before the machine is started: its process and its id."""
-        config = container_config.keeper(engine.client, order, tag, self.keepers_runtime, site.probe)
+        config = container_config.keeper(engine.client, order, tag, self.keepers_runtime, site.probe, group)
         details, first = await self._start_container(engine, config, site)
         if order.port:
             await networks.plug_keeper(order.spec.network, order.port, first.pid, site)
@@ -304,7 +324,7 @@ class DockerEnvironment:
         first = await FirstProcess.of(pid, site) if pid else None
         if first is None:
             raise NotProvisioned(f"it ended at once: {await _last_words(engine, id)}", config["name"])
-        is_seen = not is_sandboxed(details["HostConfig"].get("Runtime") or "runc")
+        is_seen = not self.is_rootless(site) and not is_sandboxed(details["HostConfig"].get("Runtime") or "runc")
         if is_seen and not await _is_in_group_of(pid, id, site):
             raise NotProvisioned(f"process {pid} of its host is none of the container's", config["name"])
         return details, first
@@ -333,7 +353,7 @@ class DockerEnvironment:
             what = "a container on another host has no door here"
             raise HostCannot(what, handle.site, f"{self.brand.client} exec there")
         try:
-            await ping(address, self.brand)
+            await self._require_answer(address)
         except HostCannot as error:
             raise HostCannot(error.what, address, f"start its engine ({self.brand.start})") from None
 
@@ -341,10 +361,14 @@ class DockerEnvironment:
             options = ["--interactive", *(["--tty"] if terminal else [])]
             return [
                 *(self.brand.client, *self.brand.to_engine, address, "exec", *options, handle.data["container"]),
-                *lab_machine.launch(probe.INSIDE, argv, env),
+                *lab_machine.launch(probe.INSIDE, argv, env, *container_config.place_of(handle)),
             ]
 
         return Door(build_command, leaves="hidden" if handle.data.get("sandboxed") else "seen")
+
+    async def _require_answer(self, address: str) -> None:
+        """HostCannot if an engine of this host does not answer."""
+        await ping(address, self.brand)
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         # Whose network it is goes last.
@@ -388,6 +412,13 @@ class DockerEnvironment:
 
     async def clear_runtime(self, container: str, site: Site) -> None:
         """Remove what the engine forgot of a container that it removed, by its number."""
+
+
+async def _make_no_group(order: Order, site: Site) -> ControlGroup:
+    """What stands for a group that only root can make, with the file that it names."""
+    group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
+    await must(site, "install", "-D", "--mode=600", "/dev/null", group.spent)
+    return group
 
 
 async def _can_delegate(site: Site) -> bool:

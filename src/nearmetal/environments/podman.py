@@ -1,6 +1,7 @@
 """A Podman container: made as a Docker one is, by the API that Podman's service has in common with Docker's engine.
 
-Options in [environments.NAME]: docs/environments.md.
+Options in [environments.NAME]: docs/environments.md. An ordinary user has a service of nearmetal's own, and no other
+(lab/containers/own_podman.py).
 """
 
 from collections.abc import Mapping
@@ -8,17 +9,61 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from nearmetal.environments.docker import DockerEnvironment
+from nearmetal.lab import rootless
+from nearmetal.lab.containers import own_podman
 from nearmetal.lab.containers.api import PODMAN, Brand, ContainerEngine
+from nearmetal.lab.containers.image import is_archive
+from nearmetal.lab.findings import finding
 from nearmetal.lab.site import must
-from nearmetal.model import Handle, Site
+from nearmetal.model import EnvironmentSpec, Finding, Handle, MachineSpec, Site
+from nearmetal.system import user_namespace
 
-_DELETE = 'for runtime in runc crun; do [ ! -e "/run/$runtime/$0" ] || "$runtime" delete --force "$0" || exit; done'
+_DELETE = """
+for runtime in runc crun; do
+    [ ! -e "$1/$runtime/$0" ] || "$runtime" --root "$1/$runtime" delete --force "$0" || exit
+done
+"""
 
 
 class PodmanEnvironment(DockerEnvironment):
     kind: ClassVar[str] = "podman"
     brand: ClassVar[Brand] = PODMAN
     keepers_runtime: ClassVar[str | None] = None
+
+    def is_rootless(self, site: Site) -> bool:
+        return rootless.lacks_groups(site)
+
+    def locate_engine(self, options: Mapping[str, Any], site: Site) -> str:
+        return own_podman.ADDRESS if self.is_rootless(site) else super().locate_engine(options, site)
+
+    async def _find_engine(self, address: str, site: Site) -> ContainerEngine:
+        if address == own_podman.ADDRESS:
+            await own_podman.ensure_running()
+        return await super()._find_engine(address, site)
+
+    async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec, site: Site) -> list[Finding]:
+        found = await super()._check_engine(options, machine, site)
+        if self.is_rootless(site):
+            detail = "without root containers are made by a service of nearmetal's own alone"
+            is_named, remedy = options.get("engine") is not None, "leave it out, or run nearmetal as root"
+            found.append(finding("engine", not is_named, detail, remedy))
+        return found
+
+    async def _check_image(self, options: Mapping[str, Any], machine: MachineSpec, site: Site) -> list[Finding]:
+        if self.is_rootless(site) and machine.brings_image and not is_archive(machine.image):
+            remedy = f"podman save -o FILE {machine.image}; then name the path of that file as machine.image"
+            return [finding(f"image {machine.image}", False, "a Podman of nearmetal's own has none of yours", remedy)]
+        return await super()._check_image(options, machine, site)
+
+    async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
+        await super().prepare(spec, machine, site)
+        if self.is_rootless(site):
+            own_podman.remove_temporary()
+
+    async def _require_answer(self, address: str) -> None:
+        # `ls` does not enter the namespace, and nobody outside sees the socket.
+        if address != own_podman.ADDRESS or user_namespace.is_entered():
+            await super()._require_answer(address)
 
     def runtimes(self, info: Mapping[str, Any]) -> list[str]:
         """A service has one: what a container asks for is not heard."""
@@ -36,7 +81,7 @@ class PodmanEnvironment(DockerEnvironment):
 
     async def clear_runtime(self, container: str, site: Site) -> None:
         """If Podman is killed when its runtime has made a container, it knows of none, and the runtime keeps it."""
-        await must(site, "sh", "-c", _DELETE, container)
+        await must(site, "sh", "-c", _DELETE, container, str(own_podman.RUN) if self.is_rootless(site) else "/run")
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         await super().destroy(handle, site)
@@ -51,16 +96,17 @@ def _inspect_container(client: Any, container: str) -> Any:
 
 async def _end_monitors(container: str, site: Site) -> None:
     """Podman has a process for each command, which it lets wait for five minutes when the command has ended, although
-    its container is gone by then."""
-    running = (await must(site, "ps", "-ww", "-e", "-o", "pid=,comm=,args=")).decode("utf-8", "replace")
+    its container is gone by then. What Podman was to start next when it was killed waits below one for ever."""
+    running = (await must(site, "ps", "-ww", "-e", "-o", "pid=,ppid=,comm=,args=")).decode("utf-8", "replace")
     if found := list_monitors(running, container):
         await site.exec(["kill", "-KILL", *found])  # those that have ended meanwhile are no loss
 
 
 def list_monitors(running: str, container: str) -> list[str]:
-    """The process ids of a container's monitors, from `ps -o pid=,comm=,args=`. Pure."""
+    """The process ids of a container's monitors, and of their children, from `ps -o pid=,ppid=,comm=,args=`. Pure."""
     lines = [line.split() for line in running.splitlines()]
-    return [words[0] for words in lines if words[1] == "conmon" and ("-n", container) in pairwise(words)]
+    monitors = {words[0] for words in lines if words[2] == "conmon" and ("-n", container) in pairwise(words)}
+    return [words[0] for words in lines if monitors.intersection(words[:2])]
 
 
 plugin = PodmanEnvironment()

@@ -11,7 +11,7 @@ from nearmetal.model import Finding, MachineSpec, Site
 from nearmetal.system import user_namespace
 
 _LACKING: Final = (
-    "no control group limits the memory of machines of kind host, or tells how much machines take",
+    "no control group limits the memory of machines of kinds host and podman, or tells how much machines take",
     "CPUs are given by affinity alone, which programs can change",
 )
 _TICKS: Final = os.sysconf("SC_CLK_TCK")

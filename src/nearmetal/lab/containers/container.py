@@ -13,6 +13,7 @@ from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.gathering import Gathering, feed, list_signals
 from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
+from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, frames
 from nearmetal.lab.machines import stillness
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
@@ -65,7 +66,8 @@ class Container(StartedCommands, SharedKernelMachine):
         self.engine = engine
         self.id: str = handle.data["container"]
         self.own_address = handle.own_address
-        self._group: ControlGroup | None = None
+        self._group = container_config.group_of(handle)
+        self._place = container_config.place_of(handle)
 
     async def group(self) -> ControlGroup:
         self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
@@ -91,7 +93,7 @@ class Container(StartedCommands, SharedKernelMachine):
 
     def prepared(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], Signal]:
         """What the engine is told to run, and how that is signalled."""
-        return lab_machine.launch(self.probe, argv, env), self._signal
+        return lab_machine.launch(self.probe, argv, env, *self._place), self._signal
 
     def watched(self, abandon: Callable[[], None]) -> AbstractContextManager[None]:
         """While a command runs. Its streams end with the container, so there is nobody to tell."""

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.containers.api import Brand, ContainerEngine, EngineRefusal
+from nearmetal.lab.containers import own_podman
+from nearmetal.lab.containers.api import PODMAN, Brand, ContainerEngine, EngineRefusal
 from nearmetal.lab.image import Image
+from nearmetal.system import user_namespace
 
 _DIGEST = "nearmetal.digest"
 """The label by which a copy is known for ours."""
@@ -33,11 +35,14 @@ async def remove(image: Image, brand: Brand) -> str | None:
 
     HostCannot when the copy is in use, or when that cannot be told.
     """
-    address = brand.address({})
-    if not _may_have(address, brand):
+    is_own = brand is PODMAN and user_namespace.is_entered()
+    address = own_podman.ADDRESS if is_own else brand.address({})
+    if not (own_podman.has_images() if is_own else _may_have(address, brand)):
         return None
     command = f"{brand.client} rmi {tag(image)}"
     try:
+        if is_own:
+            await own_podman.ensure_running()
         engine = await ContainerEngine.connect(address, brand)
         if not await engine.call(_is_there, engine.client, image):
             return None

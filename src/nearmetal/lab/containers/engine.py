@@ -18,7 +18,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.containers import covered
-from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, ping
+from nearmetal.lab.containers.api import DOCKER, Brand, ContainerEngine, EngineRefusal, ping
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.packages import describe_install, find_manager
 from nearmetal.lab.site import LocalSite
@@ -103,8 +103,8 @@ async def _running(
     try:
         daemon = await _start(folder, name, runtimes)
         try:
-            await _until_it_answers(daemon, socket, folder / "log")
             url = f"unix://{socket}"
+            await wait_for_engine(url, DOCKER, lambda: daemon.returncode is not None, folder / "log")
             await _remove_containers(url)
             yield url
         finally:
@@ -142,14 +142,15 @@ def _containers(name: str) -> str:
     return f"nearmetal-{name}-containers"
 
 
-async def _until_it_answers(daemon: asyncio.subprocess.Process, socket: Path, log: Path) -> None:
+async def wait_for_engine(url: str, brand: Brand, has_ended: Callable[[], bool], log: Path) -> None:
+    """Wait until an engine answers that was just started. HostCannot with its last words if it does not come up."""
     deadline = asyncio.get_running_loop().time() + LIMITS.boot
-    while asyncio.get_running_loop().time() < deadline and daemon.returncode is None:
+    while asyncio.get_running_loop().time() < deadline and not has_ended():
         with contextlib.suppress(HostCannot):
-            return await ping(f"unix://{socket}", DOCKER)
+            return await ping(url, brand)
         await asyncio.sleep(0.05)
     said = log.read_text(errors="replace").strip()[-1000:]
-    raise HostCannot(f"the Docker engine did not come up: {said}", str(log))
+    raise HostCannot(f"the {brand.called} did not come up: {said}", str(log))
 
 
 async def _remove_containers(url: str) -> None:
