@@ -78,7 +78,7 @@ def test_nothing_is_left_of_a_run_that_is_killed(user: LaptopUser, kinds: list[s
         process.communicate()
     assert after_a_moment(lambda: [one for one in user.remains() if one.startswith("process")], 30) == []
     assert user.run("clean").returncode == 0
-    assert user.remains() == []
+    assert after_a_moment(user.remains) == []
 
 
 @pytest.mark.parametrize(
