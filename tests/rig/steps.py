@@ -28,7 +28,7 @@ _LONG = 3600.0
 STATE = (
     "ip -o link | cut -d: -f2 | sort; ip netns list; cut -d' ' -f2 /proc/mounts | sort; "
     "find /sys/fs/cgroup -maxdepth 1 -name '*nearmetal*' -o -maxdepth 1 -name 'engine-*'; "
-    "pgrep -a 'qemu-system|nearmetal' ; docker ps -aq; sysctl -n net.ipv4.ip_forward"
+    "pgrep -a qemu-system; pgrep -a nearmetal; docker ps -aq; sysctl -n net.ipv4.ip_forward"
 )
 """A command that prints what nearmetal might leave on a host."""
 PLACES = (
@@ -77,8 +77,8 @@ def install(machine: Ordinary) -> str:
     script = f"""set -e
 mountpoint -q {PAYLOAD} || mount {PAYLOAD}
 [ -x /opt/nearmetal/bin/pip ] || python3 -m venv /opt/nearmetal
-pip="/opt/nearmetal/bin/pip install -q --no-index --find-links {PAYLOAD}/wheels"
-$pip nearmetal; $pip --no-compile --no-deps --force-reinstall nearmetal
+pip="/opt/nearmetal/bin/pip install -q --no-compile --no-index --find-links {PAYLOAD}/wheels"
+$pip --no-deps --force-reinstall nearmetal; $pip nearmetal
 mkdir -p /var/cache/nearmetal/images {RUNS}
 if ! cmp -s {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig; then
     tar -C /var/cache/nearmetal/images --numeric-owner -xf {PAYLOAD}/image.tar

@@ -44,3 +44,34 @@ def test_steps_go_on_where_they_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert taken == ["two", "three"]
     told = rig.make_transcript(machine, tmp_path)
     assert "two was seen" in told and "broken" not in told and told.count("NOT TAKEN") == 1  # nothing was sent
+
+
+def test_only_named_steps_are_taken_in_the_order_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+
+    def step(name: str) -> Callable[[Ordinary], str]:
+        def take(machine: Ordinary) -> str:
+            taken.append(name)
+            return name
+
+        return take
+
+    monkeypatch.setattr(steps, "STEPS", {name: step(name) for name in ("one", "two", "three")})
+    machine = Ordinary(tmp_path, "bookworm", 2722)
+    assert rig.take(machine, tmp_path, ["three", "two"], "697aeeae", only=True) == 0
+    assert rig.take(machine, tmp_path, ["two"], "697aeeae", only=True) == 0
+    assert taken == ["one", "three", "two", "two"]
+
+
+def test_what_an_earlier_transcript_has_stays_until_it_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "STEPS", dict.fromkeys(("one", "two", "three"), lambda machine: "it was seen again"))
+    machine = Ordinary(tmp_path, "bookworm", 2722)
+    earlier = "Debian 12\n\n── one ──\nok, at 1\n\n── two ──\nFAILED, at 1\nit is broken\n\n── three ──\nNOT TAKEN\n"
+    rig.take(machine, tmp_path, ["one"], "697aeeae", only=True)
+    told = rig.make_transcript(machine, tmp_path, earlier)
+    assert "it was seen again" in told and "ok, at 1" not in told
+    kept = "── two ──\n(taken with an earlier wheel)\nFAILED, at 1\nit is broken\n\n── three ──\nNOT TAKEN\n"
+    assert told.endswith(kept)
+    assert rig.make_transcript(machine, tmp_path, told) == told
