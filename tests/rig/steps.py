@@ -81,7 +81,7 @@ pip="/opt/nearmetal/bin/pip install -q --no-compile --no-index --find-links {PAY
 $pip --no-deps --force-reinstall nearmetal; $pip nearmetal
 mkdir -p /var/cache/nearmetal/images {RUNS}
 if ! cmp -s {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig; then
-    tar -C /var/cache/nearmetal/images --numeric-owner -xf {PAYLOAD}/image.tar
+    tar -C /var/cache/nearmetal/images --numeric-owner -b 512 -xf {PAYLOAD}/image.tar
     cp {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig
 fi
 cd {RUNS}; {PROGRAM} --version; du -sm /opt/nearmetal"""
@@ -158,7 +158,7 @@ import os
 from nearmetal.system import user_namespace
 user_namespace.enter()
 # Only root of the host makes devices, and a machine has its own.
-os.execlp("tar", "tar", "--numeric-owner", "--exclude=*/root/dev/*", "-xf", "{PAYLOAD}/image.tar")
+os.execlp("tar", "tar", "--numeric-owner", "--exclude=*/root/dev/*", "-b", "512", "-xf", "{PAYLOAD}/image.tar")
 CODE
 END"""
     _must(machine, prepare, _LONG)
