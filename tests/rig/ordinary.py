@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from .emulator import find_emulator
+
 SUITES: Final[Mapping[str, tuple[int, Sequence[str]]]] = {"bookworm": (12, ()), "trixie": (13, ("docker-cli",))}
 """The version of each Debian, and what its packages are called otherwise."""
 PACKAGES = (
@@ -131,7 +133,8 @@ class Ordinary:
             return
         given = ("-kernel", "vmlinuz", "-initrd", "initrd.img", "-append", f"root=/dev/vda1 rw {_WORDS}")
         argv = [
-            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY),
+            *find_emulator(self.folder.with_name("qemu")),
+            *("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY),
             *(() if by_grub else given),
             *("-drive", "file=disk.img,format=raw,if=virtio,cache=unsafe"),
             *("-nic", f"user,model=virtio-net-pci,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22"),

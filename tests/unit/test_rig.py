@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.rig import __main__ as rig
-from tests.rig import steps
+from tests.rig import emulator, steps
 from tests.rig.ordinary import Ordinary, StepFailed
 
 
@@ -75,3 +75,19 @@ def test_what_an_earlier_transcript_has_stays_until_it_is_taken(
     kept = "── two ──\n(taken with an earlier wheel)\nFAILED, at 1\nit is broken\n\n── three ──\nNOT TAKEN\n"
     assert told.endswith(kept)
     assert rig.make_transcript(machine, tmp_path, told) == told
+
+
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright (c) 2003-2022", (7, 2)),
+        ("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2+deb13u1~bpo12+1)", (10, 0)),
+    ],
+)
+def test_the_version_of_the_emulator_is_read(told: str, version: tuple[int, int]) -> None:
+    assert emulator.parse_version(told) == version
+
+
+def test_what_tells_no_version_is_refused() -> None:
+    with pytest.raises(ValueError, match="no version"):
+        emulator.parse_version("bash: command not found")
