@@ -246,12 +246,13 @@ def kill_and_clean(machine: Ordinary) -> str:
         # version, and then has no accelerator.
         f"for n in $(seq 1800); do [ -e {folder} ] && {guest} && break; sleep 1; done; sleep 3; "
         f"{guest} || {{ cat {folder}.out; exit 1; }}; "
-        f"kill -9 $(pgrep -f '[n]earmetal run quickstart'); sleep 2",
+        # Also the process of its block, which would put all right by itself.
+        f"kill -9 $(pgrep -f '[n]earmetal run quickstart|[n]earmetal.run.block_forks'); sleep 2",
         _LONG,
     )
     cleaned = _must(machine, f"{PROGRAM} clean", _LONG)
     after = _must(machine, STATE)
-    if after != before:
+    if after != before or "removed: " not in cleaned:
         raise StepFailed(f"{cleaned}\nbefore:\n{before}\nafter:\n{after}")
     resumed = _must(machine, f"cd {RUNS}; {PROGRAM} resume killed", _LONG)
     _all_ok(_records(machine, "killed"), 6)
