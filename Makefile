@@ -231,7 +231,8 @@ long-test: setup .venv/packages-long runsc
 	$(MAKE) --no-print-directory rig
 
 # An ordinary Debian, emulated, with systemd, control groups of version 2 and KVM: see tests/rig. What was done is not
-# done again: `make rig RIG=--resend` builds the wheel anew, `RIG=kvm` takes a step again.
+# done again: `make rig RIG=--resend` builds the wheel anew, `RIG=kvm` takes a step again, and `RIG="--only kvm"` no
+# other.
 rig: .venv/packages .venv/python-test $(PROBE) image
 	NEARMETAL_PROBE=$(PROBE) nice -n 15 $(PYTHON) -m tests.rig $(RIG)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import asyncssh
 
+from nearmetal.config import read_patience
 from nearmetal.lab.image import Image
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.qemu import arguments
@@ -67,7 +68,7 @@ class ExistingDomain:
     def start(self) -> None:
         """By whose it is; returns when it answers by SSH."""
         self.network.virsh("start", self.name)
-        until = time.monotonic() + 120
+        until = time.monotonic() + 120 * read_patience(os.environ)
         while not self._answers():
             assert time.monotonic() < until, (self.folder / "console").read_text()
             time.sleep(0.5)

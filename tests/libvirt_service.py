@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nearmetal.config import read_patience
 from nearmetal.lab import probe
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ for file in passwd group; do mount --bind "$folder/$file" "/etc/$file"; done
 [ -e "$folder/virtlogd.pid" ] || virtlogd --daemon --pid-file "$folder/virtlogd.pid"
 exec libvirtd --config "$folder/libvirtd.conf" --pid-file "$folder/libvirtd.pid"
 """
-_READY = 30.0
+_READY = 30.0 * read_patience(os.environ)
 
 
 def lacking() -> str:

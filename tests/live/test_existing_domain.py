@@ -13,6 +13,7 @@ from typing import Any
 import asyncssh
 import pytest
 
+from nearmetal.config import read_patience
 from nearmetal.environments.libvirt import plugin
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import clean
@@ -279,7 +280,7 @@ async def test_killed_in_the_middle_what_was_started_is_shut_down(domain: Existi
         *(sys.executable, "-m", "nearmetal", "run", str(file), "-o", str(tmp_path / "run")), stdout=subprocess.DEVNULL
     )
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(120 * read_patience(os.environ)):
             while domain.state != "running":
                 assert controller.returncode is None
                 await asyncio.sleep(0.2)

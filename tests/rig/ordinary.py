@@ -3,6 +3,7 @@
 import contextlib
 import os
 import select
+import shlex
 import shutil
 import signal
 import struct
@@ -13,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from .emulator import find_emulator
 
 SUITES: Final[Mapping[str, tuple[int, Sequence[str]]]] = {"bookworm": (12, ()), "trixie": (13, ("docker-cli",))}
 """The version of each Debian, and what its packages are called otherwise."""
@@ -34,6 +37,10 @@ PAYLOAD = "/payload"
 """Where the machine finds what it was given; read only."""
 _BOOT = 900.0
 """Seconds until it has to answer; 41 on two idle CPUs."""
+_SLACK = 90.0
+"""Seconds for a login, and until a command has ended that was late."""
+_OFF = 300.0
+"""Seconds until it is off: systemd gives each service 90."""
 _INTERFACES = """auto lo
 iface lo inet loopback
 auto eth0
@@ -126,7 +133,8 @@ class Ordinary:
             return
         given = ("-kernel", "vmlinuz", "-initrd", "initrd.img", "-append", f"root=/dev/vda1 rw {_WORDS}")
         argv = [
-            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY),
+            *find_emulator(self.folder.with_name("qemu")),
+            *("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY),
             *(() if by_grub else given),
             *("-drive", "file=disk.img,format=raw,if=virtio,cache=unsafe"),
             *("-nic", f"user,model=virtio-net-pci,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22"),
@@ -156,7 +164,8 @@ class Ordinary:
         if not self.is_running():
             return
         self.exec("systemctl poweroff", timeout=60)
-        for _ in range(60):
+        deadline = time.monotonic() + _OFF
+        while time.monotonic() < deadline:
             if not self.is_running():
                 return
             time.sleep(2)
@@ -171,22 +180,24 @@ class Ordinary:
         os.close(process)
 
     def exec(self, command: str, timeout: float = 600) -> Ended:
-        """A command of the shell in it, as root."""
+        """Run a command of the shell in it, as root. Its time limit holds there too: it disturbs no later one."""
+        bounded = f"timeout --kill-after=30 {timeout:g} bash -c {shlex.quote(command)}"
         argv = [
             *("ssh", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"),
             *("-o", "ConnectTimeout=30", "-i", str(self.folder / "key"), "-p", str(self._port), "root@127.0.0.1"),
         ]
         try:
             ended = subprocess.run(
-                [*argv, command],
+                [*argv, bounded],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                timeout=timeout,
+                timeout=timeout + _SLACK,
             )
         except subprocess.TimeoutExpired as late:
             return Ended(-1, f"{(late.stdout or b'').decode('utf-8', 'replace')}\nnot done within {timeout:g} s")
-        return Ended(ended.returncode, ended.stdout.decode("utf-8", "replace"))
+        text = ended.stdout.decode("utf-8", "replace")
+        return Ended(ended.returncode, text if ended.returncode != 124 else f"{text}\nnot done within {timeout:g} s")
 
 
 def run(*argv: str, cwd: Path | None = None) -> None:

@@ -28,7 +28,7 @@ _LONG = 3600.0
 STATE = (
     "ip -o link | cut -d: -f2 | sort; ip netns list; cut -d' ' -f2 /proc/mounts | sort; "
     "find /sys/fs/cgroup -maxdepth 1 -name '*nearmetal*' -o -maxdepth 1 -name 'engine-*'; "
-    "pgrep -a 'qemu-system|nearmetal' ; docker ps -aq; sysctl -n net.ipv4.ip_forward"
+    "pgrep -a qemu-system; pgrep -a nearmetal; docker ps -aq; sysctl -n net.ipv4.ip_forward"
 )
 """A command that prints what nearmetal might leave on a host."""
 PLACES = (
@@ -77,11 +77,11 @@ def install(machine: Ordinary) -> str:
     script = f"""set -e
 mountpoint -q {PAYLOAD} || mount {PAYLOAD}
 [ -x /opt/nearmetal/bin/pip ] || python3 -m venv /opt/nearmetal
-pip="/opt/nearmetal/bin/pip install -q --no-index --find-links {PAYLOAD}/wheels"
-$pip nearmetal; $pip --no-compile --no-deps --force-reinstall nearmetal
+pip="/opt/nearmetal/bin/pip install -q --no-compile --no-index --find-links {PAYLOAD}/wheels"
+$pip --no-deps --force-reinstall nearmetal; $pip nearmetal
 mkdir -p /var/cache/nearmetal/images {RUNS}
 if ! cmp -s {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig; then
-    tar -C /var/cache/nearmetal/images --numeric-owner -xf {PAYLOAD}/image.tar
+    tar -C /var/cache/nearmetal/images --numeric-owner -b 512 -xf {PAYLOAD}/image.tar
     cp {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig
 fi
 cd {RUNS}; {PROGRAM} --version; du -sm /opt/nearmetal"""
@@ -158,7 +158,7 @@ import os
 from nearmetal.system import user_namespace
 user_namespace.enter()
 # Only root of the host makes devices, and a machine has its own.
-os.execlp("tar", "tar", "--numeric-owner", "--exclude=*/root/dev/*", "-xf", "{PAYLOAD}/image.tar")
+os.execlp("tar", "tar", "--numeric-owner", "--exclude=*/root/dev/*", "-b", "512", "-xf", "{PAYLOAD}/image.tar")
 CODE
 END"""
     _must(machine, prepare, _LONG)
@@ -246,12 +246,13 @@ def kill_and_clean(machine: Ordinary) -> str:
         # version, and then has no accelerator.
         f"for n in $(seq 1800); do [ -e {folder} ] && {guest} && break; sleep 1; done; sleep 3; "
         f"{guest} || {{ cat {folder}.out; exit 1; }}; "
-        f"kill -9 $(pgrep -f '[n]earmetal run quickstart'); sleep 2",
+        # Also the process of its block, which would put all right by itself.
+        f"kill -9 $(pgrep -f '[n]earmetal run quickstart|[n]earmetal.run.block_forks'); sleep 2",
         _LONG,
     )
     cleaned = _must(machine, f"{PROGRAM} clean", _LONG)
     after = _must(machine, STATE)
-    if after != before:
+    if after != before or "removed: " not in cleaned:
         raise StepFailed(f"{cleaned}\nbefore:\n{before}\nafter:\n{after}")
     resumed = _must(machine, f"cd {RUNS}; {PROGRAM} resume killed", _LONG)
     _all_ok(_records(machine, "killed"), 6)

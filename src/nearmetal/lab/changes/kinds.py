@@ -7,6 +7,7 @@ import operator
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes import congestion, ethtool
 from nearmetal.lab.changes.congestion import NetworkOwner
@@ -20,6 +21,7 @@ Write = Callable[[Commands, str, str | None], Awaitable[None]]
 GRUB_DROP_IN = "/etc/default/grub.d/99-nearmetal.cfg"
 """A file of our own: the user's GRUB configuration is never edited."""
 _NO_SUCH_PROGRAM = 127
+_UPDATE_GRUB = 4 * LIMITS.command
 
 
 def _unmet(change: Change) -> str:
@@ -182,7 +184,7 @@ async def _write_boot(commands: Commands, target: str, value: str | None) -> Non
         await commands.put(drop_in.encode(), GRUB_DROP_IN)
     else:
         await must(commands, "rm", "-f", GRUB_DROP_IN)
-    ended = await commands.exec(["update-grub"], timeout=120)
+    ended = await commands.exec(["update-grub"], timeout=_UPDATE_GRUB)
     if ended.status == _NO_SUCH_PROGRAM:
         await must(commands, "rm", "-f", GRUB_DROP_IN)  # of which nobody has heard
         if value:

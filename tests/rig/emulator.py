@@ -1,0 +1,41 @@
+"""The QEMU that emulates the machine: this host's, or a newer one of Debian's backports that is not installed."""
+
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+
+from tests.live import debian
+
+_PROGRAM = "qemu-system-x86_64"
+_FIRST = (8, 1)
+"""Earlier, one virtual CPU could go on with code that another had changed while it was translated. As Linux changes its
+own code, at each first and last KVM guest too, the machine then hung in an endless trap."""
+_SOURCE = "bookworm-backports main"
+_PACKAGES = ("qemu-system-x86", "qemu-system-data")
+_FIRMWARE = ("/usr/share/seabios", "/usr/lib/ipxe/qemu", "/usr/share/qemu")
+"""Of this host: it is the same for both."""
+
+
+def find_emulator(folder: Path) -> list[str]:
+    """The words that start it. It is fetched to `folder`, once, if this host's is too old."""
+    told = subprocess.run([_PROGRAM, "--version"], check=True, capture_output=True, text=True).stdout
+    if parse_version(told) >= _FIRST:
+        return [_PROGRAM]
+    for package in _PACKAGES:
+        work = folder / package
+        if not (work / "unpacked").exists():
+            work.mkdir(parents=True)
+            asyncio.run(debian.unpack(package, _SOURCE, work))
+    program, data = (folder / package / "unpacked/usr" for package in _PACKAGES)
+    searched = (str(data / "share/qemu"), *_FIRMWARE)
+    own = ("env", f"QEMU_MODULE_DIR={program}")  # those of this host are of another build
+    return [*own, str(program / "bin" / _PROGRAM), *(word for place in searched for word in ("-L", place))]
+
+
+def parse_version(told: str) -> tuple[int, int]:
+    """ValueError if it is no QEMU that answered."""
+    found = re.search(r"version (\d+)\.(\d+)", told)
+    if found is None:
+        raise ValueError(f"this tells no version: {told!r}")
+    return int(found[1]), int(found[2])
