@@ -148,8 +148,6 @@ class Controller:
             self._course.end_run(interrupted)
         return self._course.progress
 
-    # ── From where the journal ends ───────────────────────────────────────────────────────────────────────────────
-
     async def _gather_sites(self) -> None:
         """Those that are there, and those that may have measured for a controller that is gone.
 
@@ -204,8 +202,6 @@ class Controller:
         if index not in self._blocks:
             self._blocks[index] = _Block(self._plan, index, self._course.progress.withdrawn)
         return self._blocks[index]
-
-    # ── Blocks to sites ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def _run_blocks(self) -> None:
         looked = began = time.monotonic()
@@ -280,8 +276,6 @@ class Controller:
         site = (block and block.site) or assign(attempt, gone) or assign(attempt)
         assert site is not None
         insort(self._queues[site], index)
-
-    # ── A dispatch ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _measure_block(self, block: _Block, site: str) -> None:
         """Have a site run what is left of a block's attempt, and bring it home."""
@@ -390,8 +384,6 @@ class Controller:
         self._say(f"the site {site} gets no more blocks: {failed.make_error()}")
         self._set_aside[site] = failed
 
-    # ── The journal ───────────────────────────────────────────────────────────────────────────────────────────────
-
     def _commit_blocks(self, most: int) -> bool:
         """Write down what is at home, in the order of the plan; whether the run has come to its end."""
         for _ in range(most):
@@ -427,8 +419,6 @@ class Controller:
     def _is_known(self, event: Event) -> bool:
         """From before the controller was killed while it wrote this down."""
         return isinstance(event, TrialEnded) and event.record.trial.id in self._course.progress.statuses
-
-    # ── The end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _end_dispatches(self) -> None:
         """Tell sites to end what still runs, wait until they have put right what they made, and take what they have."""
