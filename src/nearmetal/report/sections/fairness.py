@@ -48,7 +48,8 @@ def _render(report: ReportInput) -> Contents | None:
 def _rank_row(row: FairnessRow, report: ReportInput) -> tuple[int, int]:
     """What confounds a comparison first, then processors, then what may confound others, then the rest by its group.
 
-    What only some machines tell is the rest: a kernel that does not know a vulnerability lists no mitigation of it.
+    Of many facts that confound as one, such as mitigations, each is less than a processor. What only some tell is last:
+    a kernel that does not know a vulnerability lists no mitigation of it.
     """
     client = "client: " if row.fact.startswith("client: ") else ""
     fact = row.fact.removeprefix(client)
@@ -61,8 +62,10 @@ def _rank_row(row: FairnessRow, report: ReportInput) -> tuple[int, int]:
     named = {name for contrast in report.analysis.contrasts for name in contrast.confounded_by}
     weight = _WEIGHTY.index(row.group) if row.group in _WEIGHTY else len(_WEIGHTY)
     if known is None or len(set(row.values.values())) == 1:
+        return 4, weight
+    if f"{client}{known.name}" not in named:
         return 3, weight
-    return 0 if f"{client}{known.name}" in named else 2, weight
+    return 2 if known.fact.endswith(".") else 0, weight
 
 
 def _make_tables(rows: Sequence[FairnessRow], report: ReportInput) -> list[Table]:
