@@ -1,8 +1,7 @@
 """A comparison of runs for a terminal: what else was not the same, and what changed."""
 
 import datetime
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -11,12 +10,12 @@ from rich.text import Text
 from nearmetal.analysis.alone import Alone
 from nearmetal.analysis.apart import AFTER, BEFORE
 from nearmetal.analysis.changes import ResponseChange
-from nearmetal.analysis.gates import STRICT, WORSE, GateOutcome, Why
 from nearmetal.analysis.responses import count, key_of
 from nearmetal.analysis.results import FairnessRow, Verdict
 from nearmetal.analysis.two_runs import Comparison, RunWarning, StoredRun
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
+from nearmetal.report.gate_words import describe_outcome
 from nearmetal.report.terminal import STYLES, counts_line
 from nearmetal.report.words import Labels, find_response_kinds
 from nearmetal.store.runs import State
@@ -32,60 +31,6 @@ _HEADINGS = (
     ("treatment", "Each treatment, after against before"),
     ("contrast", "Against its reference: what the whole host did in between drops out"),
 )
-
-
-_WHY: Mapping[Why, str] = {
-    "worse": "is surely worse than {before}, by more than the margin",
-    "failing": "fails more often than {before}",
-    "withdrawn": "was withdrawn after failures",
-    "gone": "has no good trial after",
-    "not-planned": "was not planned in the run after",
-    "unjudged": "cannot be judged any more",
-    "undecided": "is undecided",
-    "maybe-worse": "is worse than {before}, and not shown to be within the margin",
-    "no-interval": "has no interval, so that nothing can be decided",
-    "no-margin": "has a median of 0, a share of which means nothing",
-    "not-shown": "has an interval that reaches beyond the bound",
-}
-"""Why a gate is not met, of one comparison."""
-
-_OF_SEVERAL = {"is": "are", "was": "were", "has": "have", "fails": "fail"}
-
-
-def describe_gate(outcome: GateOutcome) -> str:
-    """ "gate", "gate strict", "gate throughput > -3%"."""
-    return "gate" if outcome.gate == WORSE else f"gate {words.strip_controls(outcome.gate)}"
-
-
-def describe_outcome(outcome: GateOutcome, name: str, before: str, rest: str = "") -> str:
-    """A sentence. `name` is what is compared, "comparison" or "treatment"; `before` what it is held against; `rest`
-    what is to be said of a gate that is met."""
-    gate = describe_gate(outcome)
-    if not outcome.met:
-        by_why = Counter(case.why for case in outcome.cases if case.why is not None)
-        missed = [
-            f"{figures.format_count(count, name)} {describe_why(why, before, count)}" for why, count in by_why.items()
-        ]
-        return f"{gate} not met: {'; '.join(missed) or 'there is nothing to judge'}"
-    if outcome.gate == WORSE:
-        return f"{gate} met: no {name} is surely worse than {before}, by more than the margin{rest}"
-    shown = "not to be worse" if outcome.gate == STRICT else "to keep it"
-    return f"{gate} met: {figures.format_count(len(outcome.cases), name)} shown {shown}"
-
-
-def describe_why(why: Why, before: str, count: int = 1) -> str:
-    """What is so of so many comparisons, from the verb on."""
-    verb, _, rest = _WHY[why].format(before=before).partition(" ")
-    if count == 1:
-        return f"{verb} {rest}"
-    if why == "not-shown":
-        return "have intervals that reach beyond the bound"
-    return f"{_OF_SEVERAL.get(verb, verb)} {rest}"
-
-
-def describe_level(level: float) -> str:
-    """At what a comparison is judged."""
-    return f"alpha {level:.4g}, confidence {100 * (1 - level):.5g} %"
 
 
 def print_comparison(
@@ -108,9 +53,7 @@ def print_comparison(
     if found.apart or not found.alone:
         _print_apart(found.apart, console)
     labels = make_labels(found, [run for _, run in runs])
-    # What there is to be warned of in each of several changes that something can be said of.
-    first, *others = [[warning.text for warning in one.warnings] for one in found.changes if _has_estimate(one)] or [[]]
-    shared = [text for text in first if others and all(text in texts for texts in others)]
+    shared = _list_shared(found.changes)
     for of, heading in _HEADINGS:
         chosen = [change for change in found.changes if change.of == of]
         if chosen:
@@ -257,6 +200,12 @@ def _print_alone(lone: Sequence[Alone], labels: Labels, console: Console) -> Non
 def _shorten_text(text: str) -> str:
     text = words.strip_controls(text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _list_shared(changes: Sequence[ResponseChange]) -> list[str]:
+    """What there is to be warned of in each of several changes that something can be said of."""
+    first, *others = [[warning.text for warning in one.warnings] for one in changes if _has_estimate(one)] or [[]]
+    return [text for text in first if others and all(text in texts for texts in others)]
 
 
 def _print_change(change: ResponseChange, what: str, shared: Sequence[str], labels: Labels, console: Console) -> None:

@@ -20,6 +20,14 @@ from nearmetal.report.blocks import (
 )
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
+from nearmetal.report.why_besides import (
+    describe_clocks,
+    foreign_time,
+    list_unobserved,
+    not_whole,
+    untold_exits,
+    untold_steal,
+)
 from nearmetal.report.why_figures import badge_difference, by_chance, count_by_chance, list_values, show_difference
 from nearmetal.report.why_found import (
     Explanation,
@@ -30,17 +38,7 @@ from nearmetal.report.why_found import (
     list_largest,
     more_different,
 )
-from nearmetal.report.why_implausible import (
-    describe_clocks,
-    foreign_time,
-    is_guest,
-    is_implausible,
-    list_unobserved,
-    make_box,
-    not_whole,
-    untold_exits,
-    untold_steal,
-)
+from nearmetal.report.why_implausible import is_guest, is_implausible, make_box
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
@@ -64,8 +62,7 @@ def _render(report: ReportInput) -> Contents | None:
     explained = [one for one in explained if one.observed]
     if not explained and not boxes:
         return None
-    of = {id(one.contrast): one for one in explained}
-    head = list_largest(of[id(contrast)] for contrast in list_different(report) if id(contrast) in of)
+    head = _choose_head(explained, report)
     blocks: list[Block] = [*_make_summary(head, report), *boxes]
     if explained:
         rest = [one for one in explained if one not in head]
@@ -73,6 +70,11 @@ def _render(report: ReportInput) -> Contents | None:
         blocks += [_describe_method(report), *_make_tables(explained, report), _make_data(explained, report)]
         blocks += [Notice(text) for text in _list_besides(explained, report)]
     return _LEAD, blocks
+
+
+def _choose_head(explained: Sequence[Explanation], report: ReportInput) -> list[Explanation]:
+    of = {id(one.contrast): one for one in explained}
+    return list_largest(of[id(contrast)] for contrast in list_different(report) if id(contrast) in of)
 
 
 def _make_summary(head: Sequence[Explanation], report: ReportInput) -> list[Block]:
