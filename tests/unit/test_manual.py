@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("busy-host", "more than 5 % of the time of the CPUs in use went to programs that are not the trial's"),
+        ("Busy-Host", "more than 5 % of the time of the CPUs in use went to programs that are not the trial's"),
         ("confounded", "both sides differ in a fact that is known to move this response"),
         ("service-died", "what serves ended"),
         ("question", "a sentence for people; it heads the report"),

@@ -19,6 +19,7 @@ from altair.vegalite.v6.schema.core import load_schema
 
 from nearmetal.analysis.results import Cell
 from nearmetal.errors import BadInput
+from nearmetal.model import Warned
 from nearmetal.report.blocks import Chart, Paragraph, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.chart_files import render_verdicts
@@ -318,7 +319,7 @@ def test_a_run_without_a_single_trial_says_so(folder: RunFolder, tmp_path: Path)
     empty.write_manifest(folder.read_manifest().model_copy(update={"fairness": ()}))
     text = Tags(write(empty).read_text()).text
     assert "No trial ended well, so nothing can be concluded" in text
-    assert text.count("could not be told from the host") == 4
+    assert text.count("is not judged against the host") == 4
     assert "no block has a good trial of both" in text
     with pytest.raises(BadInput, match="no contrast"):
         render_verdicts(empty, "png", pytest.fail)
@@ -329,3 +330,17 @@ def test_a_host_that_is_a_virtual_machine_is_called_one(folder: RunFolder) -> No
     assert "The host of this run is itself a virtual machine" in text
     assert "processor AMD EPYC 7B13, memory 512 MiB, kernel 6.12.9" in text
     assert "QEMU TCG CPU version 2.5+" in (folder.report / "fairness.csv").read_text()
+
+
+def test_a_warning_of_two_responses_of_a_workload_is_counted_twice(report: ReportInput) -> None:
+    warned = Warned(code="confounded", text="both sides also differ in what is known to move it: the kernel")
+    primary = [one for one in report.analysis.contrasts if one.primary]
+    docker = next(one for one in primary if one.treatment["environment"] == "docker")
+    both = [
+        docker.model_copy(update={"response": name, "warnings": (warned,)}) for name in ("throughput", "cpu_per_event")
+    ]
+    analysis = report.analysis.model_copy(update={"contrasts": tuple(both)})
+    (validity,) = (one for one in make_sections(replace(report, analysis=analysis)) if one.name == "validity")
+    (table,) = (one for one in validity.blocks if isinstance(one, Table) and one.name == "warnings")
+    (row,) = (row for row in table.rows if row[0] == "confounded")
+    assert row[1:5] == ("2 of 2 comparisons", 2, 2, "comparisons")

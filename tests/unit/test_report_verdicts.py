@@ -97,7 +97,7 @@ def test_the_small_print_tells_a_reason_once(report: ReportInput) -> None:
         assert not [block for block in told if isinstance(block, Notice)]
         (sentences,) = [block for block in told if isinstance(block, Statements)]
         assert sentences.items[0].text == (
-            f"The container (docker) could not be told from the host in throughput; {why}."
+            f"The container (docker) is not judged against the host in throughput; {why}."
         )
         assert sentences.items[0].detail.endswith("it drifts") and why not in sentences.items[0].detail
 

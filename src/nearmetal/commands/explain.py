@@ -21,7 +21,9 @@ def explain(word: str) -> None:
 
     entries = read_entries()
     last = word.rpartition(".")[2]
-    found = [one for one in entries if word in one.words] or [one for one in entries if last in one.words]
+    found = next(
+        filter(None, ([one for one in entries if asked in one.words] for asked in (word, word.lower(), last))), []
+    )
     if not found:
         known = {name for one in entries for name in one.words}
         if not known:

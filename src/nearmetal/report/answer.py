@@ -117,7 +117,9 @@ def _write_clause(contrast: Contrast, reference: str, labels: Labels) -> str:
         return f"was given up after failures, and is not compared with {reference}"
     said = _describe_values(contrast, reference, labels)
     if contrast.verdict is Verdict.UNDECIDED:
-        return f"could not be told from {reference}{_describe_undecided(contrast, said, labels)}"
+        # Of too few blocks nobody may say that two could not be told apart: nothing was judged.
+        state = "is not judged against" if contrast.interval is None else "could not be told from"
+        return f"{state} {reference}{_describe_undecided(contrast, said, labels)}"
     if said is None or contrast.ratio is None or not _is_plain(contrast):
         return words.clause_of(contrast, reference, labels)
     about = words.format_estimate(contrast)

@@ -65,11 +65,11 @@ def _render_block(block: Block) -> str:
 
 
 def _render_statement(item: Statement) -> str:
-    """A line for each sentence, after its verdict; the small print is the last one's."""
+    """A line for each sentence, after its verdict, and one for the small print of all."""
     first = f"{item.about}: {item.text}" if item.about else item.text
     sentences = ((first, item.badge), *item.also)
     lines = [f"- **{escape_markdown(badge.text)}** {escape_markdown(text)}" for text, badge in sentences]
-    return "\n".join(lines) + (f" ({escape_markdown(item.detail)})" if item.detail else "")
+    return "\n".join([*lines, *([f"- ({escape_markdown(item.detail)})"] if item.detail else [])])
 
 
 def picture_name(chart: Chart, panel: str) -> str:

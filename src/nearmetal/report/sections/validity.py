@@ -116,8 +116,8 @@ def _make_warnings(report: ReportInput) -> Table:
     codes = {warning.code for _, warning in trials}
     primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
     contrasts = [
-        (f"{words.strip_controls(contrast.workload)}: {report.labels.name_versus(contrast)}", warning)
-        for contrast in primary
+        ((place, f"{words.strip_controls(contrast.workload)}: {report.labels.name_versus(contrast)}"), warning)
+        for place, contrast in enumerate(primary)
         for warning in contrast.warnings
         if warning.code not in codes
     ]
@@ -126,8 +126,9 @@ def _make_warnings(report: ReportInput) -> Table:
         having = {trial.id: report.labels.name_treatment(trial.treatment) for trial in of_trials.about}
         rows.append(_make_row(of_trials, len(having), len(report.records), "trial", Counter(having.values())))
     for of_contrasts in grouped(contrasts):
-        about = Counter(dict.fromkeys(of_contrasts.about, 1))
-        rows.append(_make_row(of_contrasts, len(about), len(primary), "comparison", about))
+        having_it = dict.fromkeys(of_contrasts.about)
+        about = Counter(name for _, name in having_it)
+        rows.append(_make_row(of_contrasts, len(having_it), len(primary), "comparison", about))
     columns = (
         Column("warning"),
         Column("how many", where="page"),
