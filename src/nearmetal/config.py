@@ -47,7 +47,7 @@ class Limits:
     """What a trial may take beyond the duration it declares."""
     proof: float = 10.0
     """What a guest may take to boot on real hardware; it takes less than one."""
-    mute: float = 6.0
+    mute: float = 3.0
     """What a guest's agent may take to answer while all its CPUs are busy."""
 
     def scaled(self, patience: float) -> "Limits":

@@ -12,9 +12,9 @@ from nearmetal.lab.qemu.spinning import Spinning
     ("spent", "waited", "is_lost"),
     [
         ([[0.0, 0.0], [2.0, 6.0]], 7.0, True),
-        ([[5.0], [6.5]], 20.0, False),  # its host is busy
+        ([[5.0], [5.9]], 20.0, False),  # its host is busy
         ([[0.0, 0.0], [0.1, 9.0]], 20.0, False),  # one of them waits
-        ([[0.0], [9.0]], 3.0, False),  # not long enough
+        ([[0.0], [9.0]], 2.0, False),  # not long enough
         ([[], []], 20.0, False),  # it is gone
         ([[0.0], [9.0, 9.0]], 20.0, False),
     ],

@@ -32,7 +32,7 @@ from .spinning import Spinning
 
 LOOPBACK = "127.0.0.1"
 _PORTS = ("ssh_port", "agent_port")
-_LOOK_AGAIN = 2.0
+_LOOK_AGAIN = 1.0
 _LONG = 3600.0
 """Seconds after which one waits for QEMU's end again."""
 _LONGEST_STOP = 6.0

@@ -10,7 +10,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost
 
 _ENOUGH = LIMITS.mute / 3
-"""Seconds of each vCPU meanwhile: a hundred times what an emulated guest takes to answer, however busy its host is."""
+"""Seconds of each vCPU meanwhile: some fifty times what an emulated guest takes to answer, however busy its host is."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
