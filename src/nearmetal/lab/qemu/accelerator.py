@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, HostCannot, TimedOut
 from nearmetal.lab.image import Image, newc, placed
+from nearmetal.lab.service import describe_end
 from nearmetal.lab.site import must
 from nearmetal.model import Frozen, Site
 from nearmetal.system.files import replace_file
@@ -22,6 +24,7 @@ _LIMIT_OF_TYPE = 3 * LIMITS.proof
 """Seconds that a guest has on another machine type where the default is known to boot one, emulated or not."""
 _DOUBTED = 3600.0
 """Seconds for which a guest that did not boot in time is not tried again. The host may only have been busy."""
+_TOLD_TO_END = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 _MEMORY = 256 * 2**20
 _TRIED = "proof-"
 """What is booted from is called so in the state folder, and by whose it is."""
@@ -129,9 +132,11 @@ async def prove(
     if _WORD in ended.text:
         return BootProof(accel=name, works=True, detail=f"a guest booted in {took:.1f} s")
     said = "; ".join((ended.complaint or ended.text.strip()).splitlines()[-3:])
-    # Who was let in nowhere may be by the next time: an ordinary user by another login.
-    until = time.time() if "Permission denied" in said else None
-    return BootProof(accel=name, works=False, detail=said or f"QEMU ended with status {ended.status}", until=until)
+    # Who was let in nowhere may be by the next time: an ordinary user by another login. And who was told to end has
+    # proved nothing; a QEMU that its accelerator breaks ends by SIGABRT or SIGSEGV.
+    is_told = ended.status - 128 in _TOLD_TO_END
+    until = time.time() if is_told or "Permission denied" in said else None
+    return BootProof(accel=name, works=False, detail=said or describe_end("QEMU", ended), until=until)
 
 
 def sweep(state: Path) -> None:
