@@ -74,7 +74,10 @@ def study(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SIGNALS = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 async def test_once_interrupted_it_tidies_up_and_says_how_to_go_on(
     study: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -120,7 +123,7 @@ def of_others(folder: Path, group: str, plugin: str) -> str:
     return f"{folder}:{':'.join(sys.path)}"
 
 
-@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("first", SIGNALS)
 async def test_interrupted_once_more_it_leaves_at_once_and_clean_puts_the_rest_right(
     tmp_path: Path, first: signal.Signals
 ) -> None:

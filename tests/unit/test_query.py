@@ -315,8 +315,8 @@ def test_scripts_get_json_that_any_reader_reads(run: Path, capsys: pytest.Captur
 @pytest.mark.usefixtures("home")
 def test_of_many_rows_people_get_the_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without all of them in memory."""
-    data.ask_runs("SELECT i FROM range(20_000_000_000) r(i) LIMIT 3_000_000_000", [run], "text")
-    assert "and 2,999,999,900 more rows" in capsys.readouterr().out
+    data.ask_runs("SELECT i FROM range(20_000_000_000) r(i) LIMIT 300_000_000", [run], "text")
+    assert "and 299,999,900 more rows" in capsys.readouterr().out
     data.ask_runs("SELECT i FROM range(100) r(i)", [run], "text")
     assert "more row" not in capsys.readouterr().out
 
@@ -524,7 +524,7 @@ def test_a_question_that_takes_long_is_ended_by_ctrl_c(run: Path) -> None:
     asked = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         with pytest.raises(subprocess.TimeoutExpired):
-            asked.wait(3)
+            asked.wait(2)
         asked.send_signal(signal.SIGINT)
         _, said = asked.communicate(timeout=30)
     finally:

@@ -40,7 +40,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def chapters(folder: RunFolder) -> dict[str, Section]:
-    return {section.name: section for section in make_sections(read(folder)) if section.name in OURS}
+    """They are made once of each folder: a test that changes a run asks for them after it, or of a copy."""
+    if folder.path not in _MADE:
+        _MADE[folder.path] = {one.name: one for one in make_sections(read(folder)) if one.name in OURS}
+    return _MADE[folder.path]
+
+
+_MADE: dict[Path, dict[str, Section]] = {}
 
 
 def table(section: Section, name: str) -> list[dict[str, object]]:
