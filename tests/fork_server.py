@@ -88,7 +88,7 @@ def _be_command(
     one_picture: bool,
 ) -> None:
     if one_picture:
-        write.Drawers = OnePicture  # type: ignore[assignment,misc]
+        vars(write)["Drawers"] = OnePicture
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

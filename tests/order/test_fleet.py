@@ -130,6 +130,19 @@ async def settle(tmp_path: Path) -> None:
     assert await mock_run.left_over() == []
 
 
+@contextlib.contextmanager
+def standing(*names: str) -> Iterator[str]:
+    """A scheduler, whose address it is, and sites of these names. They are forked, and need not import."""
+    scheduler, address = start_scheduler()
+    sites = [start_worker(address, name) for name in names]
+    try:
+        yield address
+    finally:
+        for process in (*sites, scheduler):
+            process.kill()
+            process.join(10)
+
+
 async def test_a_run_that_is_interrupted_ends_its_blocks_and_keeps_what_they_measured(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     work: asyncio.Task[list[TrialRecord]]
@@ -144,7 +157,8 @@ async def test_a_run_that_is_interrupted_ends_its_blocks_and_keeps_what_they_mea
     assert not processes("nm-block") and not workers()
     assert [event["interrupted"] for event in events(folder, "RunEnded")] == [True]
     assert await mock_run.left_over() == []
-    await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet("local:2"))
+    with standing("local-0", "local-1") as address:
+        await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet(address))
     check_whole(folder)
     assert {record.trial.attempt for record in journal.read_records(folder / "journal.jsonl")} == {0}
     assert no_spool_is_left()
@@ -157,7 +171,8 @@ async def test_a_controller_that_is_killed_goes_on_where_its_sites_were(tmp_path
     assert killed.exitcode == -signal.SIGKILL
     await settle(tmp_path)
     assert len(events(folder, "BlockDispatched")) == 3
-    await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet("local:2"))
+    with standing("local-0", "local-1") as address:
+        await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet(address))
     check_whole(folder)
     numbers = [event["dispatch"] for event in events(folder, "BlockDispatched")]
     assert len(set(numbers)) == len(numbers), "no dispatch is given twice"
@@ -177,19 +192,6 @@ async def test_a_controller_that_is_killed_while_it_writes_a_block_down_leaves_n
     check_whole(folder)
     assert [event["block"] for event in events(folder, "BlockEnded")] == [0, 1, 2]
     assert no_spool_is_left()
-
-
-@contextlib.contextmanager
-def standing(*names: str) -> Iterator[str]:
-    """A scheduler, whose address it is, and sites of these names. They are forked, and need not import."""
-    scheduler, address = start_scheduler()
-    sites = [start_worker(address, name) for name in names]
-    try:
-        yield address
-    finally:
-        for process in (*sites, scheduler):
-            process.kill()
-            process.join(10)
 
 
 async def test_large_files_come_home_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

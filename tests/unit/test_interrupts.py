@@ -183,7 +183,7 @@ async def work():
     while True:
         await (await asyncio.create_subprocess_exec("true")).wait()
 
-for _ in range(30):
+for _ in range(12):
     assert not until_interrupted(work())
 """
 

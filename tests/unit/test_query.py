@@ -201,7 +201,15 @@ def test_a_run_whose_path_is_no_text_is_told_and_left_out(run: Path, ask: Asking
     assert "odd\udcff: this path is not UTF-8" in ask.said[-1]
 
 
-@pytest.mark.parametrize(("name", "beside"), [("run[1]", "run1"), ("a*b", "axb"), ("q?z", "qyz"), (r"b\[1]", "b[1]")])
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("run[1]", "run1"),
+        pytest.param("a*b", "axb", marks=pytest.mark.long),
+        pytest.param("q?z", "qyz", marks=pytest.mark.long),
+        (r"b\[1]", "b[1]"),
+    ],
+)
 def test_a_folders_name_is_no_pattern(name: str, beside: str, ask: Asking, tmp_path: Path) -> None:
     """Neither a run's, which gave the figures of the one beside it, nor that of what is kept."""
     run, other = tmp_path / "runs" / name, tmp_path / "runs" / beside

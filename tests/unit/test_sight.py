@@ -101,7 +101,7 @@ def test_runs_are_taken_together_and_those_with_other_repeats_are_not() -> None:
     assert len(both.made) == 2
 
 
-@pytest.mark.parametrize("power", [0.8, 0.95])
+@pytest.mark.parametrize("power", [0.8, pytest.param(0.95, marks=pytest.mark.long)])
 def test_the_number_of_blocks_finds_what_is_to_be_detected(power: float) -> None:
     """Simulated studies of that number, and of a few less, with nearmetal's own test."""
     of = study(f"design.power={power}", "design.detect=2.1%")
