@@ -236,7 +236,7 @@ async def test_who_does_not_wait_for_the_report_is_told_that_all_is_recorded(stu
 @pytest.fixture
 def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a manifest and some records."""
-    with small_disk(tmp_path / "small", "400k") as place:
+    with small_disk(tmp_path / "small", "200k") as place:
         yield place
 
 
