@@ -143,8 +143,12 @@ def test_what_pretended_machines_do_not_answer_runs_on_the_host(installed: Path,
     ("text", "reason"),
     [
         (on("mock", SHA), "sh: not found"),
-        (on("mock", PRIMES, "[observe]\nloadavg = true"), "cat: /proc/loadavg: No such file or directory"),
-        (on("mock", PRIMES, "niceness = [0]"), "nice: not found"),
+        pytest.param(
+            on("mock", PRIMES, "[observe]\nloadavg = true"),
+            "cat: /proc/loadavg: No such file or directory",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(on("mock", PRIMES, "niceness = [0]"), "nice: not found", marks=pytest.mark.long),
     ],
     ids=["workload", "observer", "treatment"],
 )

@@ -290,7 +290,7 @@ def test_trials_that_are_not_ok_are_counted_and_their_blocks_left_out() -> None:
     assert "blocks-missing" in {warning.code for warning in found.warnings}
 
 
-@pytest.mark.parametrize(("looked", "reason"), [(1, None), (0, "not-looked-yet")])
+@pytest.mark.parametrize(("looked", "reason"), [(1, None), pytest.param(0, "not-looked-yet", marks=pytest.mark.long)])
 def test_what_is_injected_is_judged_by_the_look_at_which_its_verdict_is(looked: int, reason: str | None) -> None:
     of = manifest(16, "design.blocks={min=10, max=24}")
     look = of.plan.looks[0]
@@ -498,6 +498,7 @@ def test_nothing_is_said_of_what_was_not_calibrated() -> None:
     assert seen(told(manifest(kind="host"))) == []
 
 
+@pytest.mark.long
 def test_two_environments_are_told_where_both_are_calibrated() -> None:
     noisy = told(manifest(100), lambda treatment, workload, noise: sound(treatment, workload, 7 * noise))
     quiet = told(manifest(100, "environments.first.speed=2.0", "environments.again.speed=2.0"))

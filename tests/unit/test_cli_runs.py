@@ -88,7 +88,10 @@ def test_each_run_draws_an_order_of_its_own_unless_a_seed_is_named(study: Path, 
     )
 
 
-@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize(
+    "cost",
+    [pytest.param(cost, marks=() if cost in ("ready", "memory_overhead") else pytest.mark.long) for cost in COSTS],
+)
 def test_what_it_costs_can_be_what_a_verdict_is_about(study: Path, tmp_path: Path, cost: str) -> None:
     study.write_text(study.read_text().replace('kind = "http"', f'kind = "http"\nprimary = "{cost}"'))
     run = tmp_path / "run"

@@ -365,6 +365,7 @@ def test_a_document_that_is_none_is_no_step(shared: RunFolder, tmp_path: Path) -
 # ── All of it ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.long  # as of any run, in test_report.py
 def test_the_folder_alone_gives_the_same_bytes_wherever_it_lies(shared: RunFolder, tmp_path: Path) -> None:
     contents = []
     for name in ("here", "there"):
