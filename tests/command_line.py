@@ -11,7 +11,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,11 @@ def started(
     environment: Mapping[str, str] | None = None,
     broken: bool = False,
     patience: float = 120,
+    program: Sequence[str] = (sys.executable, "-m", "nearmetal"),
 ) -> Ended:
     """In a process of its own. `broken` where a section of the report is to break; `patience` in seconds."""
     ended = subprocess.run(
-        [sys.executable, "-m", "nearmetal", *words],
+        [*program, *words],
         capture_output=True,
         text=True,
         timeout=patience,

@@ -116,12 +116,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
     A file may have live tests if the mark is in it, or in a `conftest.py` on the way to it.
     """
-    asked = config.getoption("markexpr").split()
-    if asked[:1] != ["live"] or "or" in asked or collection_path.suffix != ".py":
+    if not _asks_live_tests_alone(config) or collection_path.suffix != ".py":
         return None
     between = [folder for folder in collection_path.parents if folder.is_relative_to(TESTS) and folder != TESTS]
     read = [collection_path, *(folder / "conftest.py" for folder in between)]
     return None if any(file.exists() and "mark.live" in file.read_text("utf-8") for file in read) else True
+
+
+def _asks_live_tests_alone(config: pytest.Config) -> bool:
+    asked = config.getoption("markexpr").split()
+    return asked[:1] == ["live"] and "or" not in asked
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -131,6 +135,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
+    config.option.loadscopereorder = False  # they come in their order, and not by how many tests a group has
     scheduler = LoadScopeScheduling(config, log)
     scheduler._split_scope = dealing.find_group
     return scheduler
@@ -140,8 +145,10 @@ def pytest_report_header() -> list[str]:
     return [f"images: {SHARED_CACHE}", f"root: {'yes' if os.geteuid() == 0 else 'no: live tests are skipped'}"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Live tests need root; skipped loudly, never silently passed."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Live tests need root; skipped loudly, never silently passed. Those that take longest begin first."""
+    if _asks_live_tests_alone(config):
+        items.sort(key=lambda item: dealing.find_place(item.nodeid))
     if os.geteuid() == 0:
         return
     for item in items:

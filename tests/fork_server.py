@@ -16,6 +16,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from nearmetal import cli, commands, environments, workloads
+from nearmetal.report import write
+from tests.one_picture import OnePicture
 
 FORKING = multiprocessing.get_context("forkserver")
 _PRELOADED = [
@@ -40,16 +42,17 @@ def run(
     patience: float,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    one_picture: bool = False,
 ) -> "subprocess.CompletedProcess[bytes]":
     """As `subprocess.run`, in this folder and environment if no others are given. What PYTHONPATH there names is
     imported from, too; other variables that Python reads as it starts do nothing. TimeoutExpired after `patience`
-    seconds.
+    seconds. Its reports can have one picture for all.
     """
     (stdin, feed), (out, stdout), (err, stderr) = (FORKING.Pipe(duplex=False) for _ in range(3))
     command = ("nearmetal", *words)
     process = FORKING.Process(
         target=_be_command,
-        args=(command, dict(environment or os.environ), str(cwd or Path.cwd()), (stdin, stdout, stderr)),
+        args=(command, dict(environment or os.environ), str(cwd or Path.cwd()), (stdin, stdout, stderr), one_picture),
     )
     process.start()
     for end in (stdin, stdout, stderr):
@@ -78,8 +81,14 @@ def _read(end: Connection) -> bytes:
 
 
 def _be_command(
-    command: tuple[str, ...], environment: dict[str, str], folder: str, ends: tuple[Connection, ...]
+    command: tuple[str, ...],
+    environment: dict[str, str],
+    folder: str,
+    ends: tuple[Connection, ...],
+    one_picture: bool,
 ) -> None:
+    if one_picture:
+        vars(write)["Drawers"] = OnePicture
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

@@ -1,4 +1,4 @@
-"""One browser for the tests of a module: to start it takes two seconds of a CPU, and a tab a tenth."""
+"""One browser for the tests of this folder: to start it takes two seconds of a CPU, and a tab a tenth."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 from tests.browser.driven import Page, open_tab, start_browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Not for the whole session: while it is there no test has a loop of asyncio."""
     with start_browser() as found:

@@ -17,7 +17,15 @@ from tests.golden.make_run import FOLDER
 pytestmark = [NEEDED, pytest.mark.usefixtures("one_engine")]
 
 OPEN_ALL = "document.querySelectorAll('details').forEach((one) => { one.open = true }); 0"
-LOOKS = pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (1280, True), (420, False)])
+DARK, NARROW = (1280, True), (420, False)
+
+
+def looks(*longer: tuple[int, bool]) -> pytest.MarkDecorator:
+    """On a desktop, dark, and on a phone; some of them in `make long-test` alone."""
+    each = [
+        pytest.param(*one, marks=[pytest.mark.long] if one in longer else []) for one in ((1280, False), DARK, NARROW)
+    ]
+    return pytest.mark.parametrize(("width", "is_dark"), each)
 
 
 def find_barriers(tab: Page, width: int, is_dark: bool) -> list[str]:
@@ -34,14 +42,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(plausible_run.make(tmp_path_factory.mktemp("run") / "quickstart-1", blocks=2))
 
 
-@LOOKS
+@looks(NARROW)
 def test_a_report_has_no_barrier(width: int, is_dark: bool, report: Path, tab: Page) -> None:
     tab.open(report.as_uri())
     tab.until("document.querySelector('footer')")
     assert find_barriers(tab, width, is_dark) == []
 
 
-@LOOKS
+@looks(DARK)
 def test_the_page_of_a_run_that_goes_on_has_no_barrier(width: int, is_dark: bool, tmp_path: Path, tab: Page) -> None:
     run = RunFolder(Path(shutil.copytree(FOLDER, tmp_path / "run")))
     lines = run.journal.read_bytes().splitlines(keepends=True)
@@ -52,7 +60,7 @@ def test_the_page_of_a_run_that_goes_on_has_no_barrier(width: int, is_dark: bool
         assert find_barriers(tab, width, is_dark) == []
 
 
-@LOOKS
+@looks(DARK, NARROW)
 def test_the_page_of_a_run_that_has_ended_has_no_barrier(width: int, is_dark: bool, tmp_path: Path, tab: Page) -> None:
     run = RunFolder(Path(shutil.copytree(FOLDER, tmp_path / "run")))
     with served(run.path) as port:

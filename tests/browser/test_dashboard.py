@@ -37,7 +37,14 @@ MEASURE = f"""({{
 }})"""
 
 
-@pytest.mark.parametrize(("width", "name"), [(1400, "slow"), (500, "slow"), (500, HOSTILE), (1400, "x" * 100)])
+@pytest.mark.parametrize(
+    ("width", "name"),
+    [
+        *(pytest.param(width, "slow", marks=pytest.mark.long) for width in (1400, 500)),
+        (500, HOSTILE),
+        (1400, "x" * 100),
+    ],
+)
 def test_what_is_pushed_appears(width: int, name: str, tmp_path: Path, tab: Page) -> None:
     folder = RunFolder(Path(shutil.copytree(FOLDER, tmp_path / "run")))
     called = json.dumps(name.replace("alert", "window.alerted=1;alert"))

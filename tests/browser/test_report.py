@@ -58,7 +58,7 @@ def measured(page: Path, width: int, folder: Path, tab: Page) -> dict[str, objec
     return told
 
 
-@pytest.mark.parametrize("width", [360, 768, 1400])
+@pytest.mark.parametrize("width", [360, pytest.param(768, marks=pytest.mark.long), 1400])
 def test_nothing_is_wider_than_the_screen_and_every_picture_is_drawn(
     width: int, page: Path, tmp_path: Path, tab: Page
 ) -> None:
@@ -104,7 +104,7 @@ def test_on_a_desktop_the_last_column_of_the_widest_tables_is_not_cut(tmp_path: 
     assert tab.value(CUT) == []
 
 
-@pytest.mark.parametrize(("width", "height"), [(1400, 2400), (500, 2400)])
+@pytest.mark.parametrize(("width", "height"), [(1400, 2400), pytest.param(500, 2400, marks=pytest.mark.long)])
 def test_the_page_renders_to_a_picture(width: int, height: int, page: Path, tab: Page) -> None:
     tab.wide(width, height)
     tab.open(page.as_uri())

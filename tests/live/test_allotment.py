@@ -110,7 +110,7 @@ async def changed(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (slow_down_all, "it may use 0.5 CPUs of their time instead of any"),
+        pytest.param(slow_down_all, "it may use 0.5 CPUs of their time instead of any", marks=pytest.mark.long),
         (less_memory, "its control group allows it 104857600 bytes of memory instead of 268435456"),
         (move, "is not where it was put: on CPUs"),
     ],
@@ -138,9 +138,17 @@ async def test_what_a_guests_monitor_may_use(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"cpu_period": 100_000, "cpu_quota": 50_000}, "it may use 0.5 CPUs of their time instead of any"),
+        pytest.param(
+            {"cpu_period": 100_000, "cpu_quota": 50_000},
+            "it may use 0.5 CPUs of their time instead of any",
+            marks=pytest.mark.long,
+        ),
         ({"cpuset_cpus": cpu_lists.show(os.sched_getaffinity(0))}, "it is not where it was put: on CPUs"),
-        ({"mem_limit": 100 << 20, "memswap_limit": 100 << 20}, "104857600 bytes of memory instead of 268435456"),
+        pytest.param(
+            {"mem_limit": 100 << 20, "memswap_limit": 100 << 20},
+            "104857600 bytes of memory instead of 268435456",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 async def test_what_an_engine_lets_a_container_use(

@@ -39,7 +39,7 @@ def machine(
     assert stays(token) == []
 
 
-@pytest.fixture(params=["docker", "podman"])
+@pytest.fixture(params=["docker", pytest.param("podman", marks=pytest.mark.long)])
 def socket(
     request: pytest.FixtureRequest, lab_image: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> tuple[str, Path]:
@@ -182,6 +182,7 @@ def check_a_pull_that_is_cut_off(folder: Path, number: signal.Signals) -> None:
     shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize("machine", ["host", pytest.param("docker", marks=pytest.mark.long)], indirect=True)
 def test_commands_and_copies(machine: dict[str, Any], tmp_path: Path) -> None:
     """In one machine, as to make one takes longer than most of this."""
     check_commands()

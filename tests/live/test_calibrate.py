@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -13,12 +12,13 @@ from nearmetal.lab.image import Image
 from nearmetal.model import TrialStatus
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
+from tests import one_picture
 
 pytestmark = pytest.mark.live
 
 
 def nearmetal(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "nearmetal", *words], capture_output=True, text=True, timeout=240)
+    return subprocess.run([*one_picture.COMMAND, *words], capture_output=True, text=True, timeout=240)
 
 
 def test_what_is_injected_arrives_and_nothing_stays(lab_image: Image, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ async def test_a_trial_is_captured_at_both_ends_and_told(tmp_path: Path) -> None
     assert server["writes"]["apart"] + server["writes"]["joined"] == REQUESTS * WRITES
 
 
+@pytest.mark.long
 async def test_a_server_of_several_clients_is_joined_with_each_of_them(tmp_path: Path) -> None:
     # So much of each packet that a reply's head is cut.
     record = await trial(tmp_path / "run", "{ snap = 128 }", clients=3)
@@ -116,6 +117,7 @@ async def test_a_server_of_several_clients_is_joined_with_each_of_them(tmp_path:
     assert everywhere == captured["server-0"]
 
 
+@pytest.mark.long
 async def test_a_capture_stops_at_its_limit_and_says_so(tmp_path: Path) -> None:
     record = await trial(tmp_path / "run", '{ snap = 1024, limit = "64KiB", inside = true }')
     seen = record.observers["capture"]
@@ -159,6 +161,7 @@ blocks = 1
 """
 
 
+@pytest.mark.long
 async def test_a_stream_is_told_by_the_mib(tmp_path: Path) -> None:
     (record,) = await laboratory.study(tmp_path / "run", STREAM)
     assert record.status == "ok", record.reason

@@ -68,6 +68,7 @@ async def test_a_container_shares_its_processor(tmp_path: Path, lab_image: Image
     await shares(tmp_path / "run", "docker")
 
 
+@pytest.mark.long
 async def test_a_guest_and_its_host_are_heard_at_once(tmp_path: Path, lab_image: Image) -> None:
     """The guest wants its processor all the time, and a neighbour has half of it: never less on a busy host."""
     records = await ran(tmp_path / "run", "qemu", "cpu", text=LISTENING)
@@ -79,6 +80,7 @@ async def test_a_guest_and_its_host_are_heard_at_once(tmp_path: Path, lab_image:
         assert server["host"]["waited"] > 0.25
 
 
+@pytest.mark.long
 async def test_every_kind_goes_on_until_the_trial_is_over(tmp_path: Path, lab_image: Image) -> None:
     records = await ran(tmp_path / "run", "host", "none", "io", "memory", "cpu,io")
     assert "neighbours" not in records["none"].readback

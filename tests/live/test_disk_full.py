@@ -56,6 +56,7 @@ def small_state(home: Path) -> Iterator[Path]:
         yield place
 
 
+@pytest.mark.long
 async def test_a_guest_whose_host_has_a_full_disk_is_lost_at_once_and_the_folder_is_told(
     small_state: Path, make: Make
 ) -> None:
@@ -79,7 +80,7 @@ async def test_a_trial_that_is_lost_so_says_why(small_state: Path, tmp_path: Pat
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("where", ["store", "state"])
+@pytest.mark.parametrize("where", [pytest.param("store", marks=pytest.mark.long), "state"])
 async def test_a_run_that_finds_no_room_goes_on_once_there_is_some(where: str, home: Path, tmp_path: Path) -> None:
     """Nothing that was recorded is lost or measured again, and nothing is left of what was being measured."""
     with small_disk(home / "state" if where == "state" else tmp_path / "store", "2m") as small:

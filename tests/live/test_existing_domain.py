@@ -169,6 +169,7 @@ async def test_one_whose_owner_cuts_its_power_is_let_go(domain: ExistingDomain, 
     assert domain.state == "running"
 
 
+@pytest.mark.long
 async def test_one_whose_power_is_cut_while_it_boots_is_told_so(
     domain: ExistingDomain, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +223,7 @@ async def test_one_that_nothing_tells_the_address_of_is_told_before(stays_off: E
         stays_off.network.virsh("destroy", "lonely")
 
 
+@pytest.mark.long
 async def test_only_a_run_that_bears_our_mark_is_shut_down(
     domain: ExistingDomain, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,14 +105,14 @@ LINES = [
     # What serves
     Line(
         "server killed",
-        "host docker -qemu",
+        "host -docker -qemu",
         faults.signal_server(KILL),
         "failed treatment service-died",
         "`lighttpd` ended by SIGKILL",
     ),
     Line("server ended", "-docker", faults.signal_server(TERM), "failed treatment service-died", "`lighttpd` ended"),
     Line(
-        "server replaced", "host -qemu", faults.replace_server, "failed treatment service-died", "`lighttpd` ended by"
+        "server replaced", "-host -qemu", faults.replace_server, "failed treatment service-died", "`lighttpd` ended by"
     ),
     Line(
         "server silent",
@@ -139,7 +139,7 @@ LINES = [
     ),
     Line(
         "/run filled up to the limit of memory",
-        "host",
+        "-host",
         faults.fill_run,
         "(lost|failed) treatment out-of-memory",
         "no memory left: .*Killed process",
@@ -218,7 +218,7 @@ LINES = [
     # The way
     Line(
         "link cut",
-        "host -docker -qemu",
+        "-host -docker -qemu",
         faults.set_link("down"),
         "failed instrument link-broken",
         "leads to the server .* was set down",
@@ -240,12 +240,12 @@ LINES = [
     ),
     Line(
         "address taken away",
-        "host -docker -qemu",
+        "-host -docker -qemu",
         faults.take_address,
         "failed instrument link-broken",
         "has lost its address|lost a route",
     ),
-    Line("namespace taken away", "host", faults.take_namespace, "failed instrument link-broken", "is gone"),
+    Line("namespace taken away", "-host", faults.take_namespace, "failed instrument link-broken", "is gone"),
     # The instrument
     Line(
         "generator killed",
@@ -257,7 +257,7 @@ LINES = [
     ),
     Line(
         "probe corrupted",
-        "host",
+        "-host",
         faults.corrupt_probe,
         "failed instrument measurement-invalid",
         "what the load generator printed is no load.v1",
@@ -272,7 +272,9 @@ LINES = [
         "JSON",
         work=command("printf", r"\\377rubbish"),
     ),
-    Line("tool prints nothing", "host", None, "failed treatment workload-failed", "JSON|nothing", work=command("true")),
+    Line(
+        "tool prints nothing", "-host", None, "failed treatment workload-failed", "JSON|nothing", work=command("true")
+    ),
     Line(
         "tool hangs and ignores signals",
         "host",

@@ -190,7 +190,9 @@ async def test_a_study_compares_one_host_with_two(
     assert pair.left() == []
 
 
-@pytest.mark.parametrize(("switch", "by", "mtu"), [("bridge", "vxlan", 1400), ("direct", "direct", 1500)])
+@pytest.mark.parametrize(
+    ("switch", "by", "mtu"), [("bridge", "vxlan", 1400), pytest.param("direct", "direct", 1500, marks=pytest.mark.long)]
+)
 async def test_a_shaped_link_lies_before_the_way_between_hosts(
     pair: Pair, tmp_path: Path, switch: str, by: str, mtu: int
 ) -> None:
@@ -209,6 +211,7 @@ async def test_a_shaped_link_lies_before_the_way_between_hosts(
     assert pair.left() == []
 
 
+@pytest.mark.long
 async def test_clients_elsewhere_than_the_servers(pair: Pair, tmp_path: Path) -> None:
     text = STUDY.replace('sets = "machine.host"', 'sets = "clients.host"')
     run = tmp_path / "run"
@@ -218,6 +221,7 @@ async def test_clients_elsewhere_than_the_servers(pair: Pair, tmp_path: Path) ->
     assert len(found_in(run)) == 2
 
 
+@pytest.mark.long
 async def test_servers_and_clients_on_one_host_elsewhere(pair: Pair, tmp_path: Path) -> None:
     text = STUDY.replace("[hosts.far]", '[clients]\nhost = "far"\n[hosts.far]')
     run = tmp_path / "run"
@@ -229,7 +233,7 @@ async def test_servers_and_clients_on_one_host_elsewhere(pair: Pair, tmp_path: P
     assert pair.left() == []
 
 
-@pytest.mark.parametrize("switch", ["bridge", "direct"])
+@pytest.mark.parametrize("switch", [pytest.param("bridge", marks=pytest.mark.long), "direct"])
 async def test_a_guest_on_another_host(pair_with_qemu: Pair, tmp_path: Path, switch: str) -> None:
     """Seconds, as it is emulated: its disk sent, its monitor and its sshd reached through the connection."""
     text = STUDY.replace('environment = ["host"]', 'environment = ["qemu"]').replace(
@@ -389,6 +393,7 @@ def after(sign: Callable[[], object], seconds: float) -> Callable[[], object]:
     return is_over
 
 
+@pytest.mark.long
 async def test_a_host_without_a_libvirtd_is_told_before_the_run(pair_with_qemu: Pair, tmp_path: Path) -> None:
     """Whatever a variable says of this host."""
     run = tmp_path / "run"
@@ -439,6 +444,7 @@ def list_holders(pair: Pair) -> set[str]:
     return {line.split()[0] for line in lines if line.split()[1:] == ["sleep", "2147483647"]}
 
 
+@pytest.mark.long
 async def test_a_run_has_its_hosts_from_its_first_block_to_its_last(pair: Pair, tmp_path: Path) -> None:
     text = STUDY.replace("blocks = 1", "blocks = 3").replace('levels = ["local", "far"]', 'levels = ["far"]')
     file, run = written(tmp_path, pair, text.replace('hosts = "local", ', "")), tmp_path / "run"
@@ -468,6 +474,7 @@ async def test_killed_at_random_moments_neither_host_keeps_anything(pair: Pair, 
     assert pair.left() == []
 
 
+@pytest.mark.long
 async def test_a_tunnel_that_the_kernel_lacks_is_told_before_the_run(pair: Pair, tmp_path: Path) -> None:
     if await trunk.kernel_has("gre", LocalSite()):
         pytest.skip("this kernel has GRE")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.live
 STUDY = """
 name = "https"
 [factors]
-environment = ["host", "qemu"]
+environment = [@ENVIRONMENTS@]
 [services.tls]
 start = ["/srv/openssl", "s_server", "-accept", "$server:8443", "-cert", "/srv/server.pem", "-www", "-quiet"]
 port = 8443
@@ -61,13 +61,17 @@ def files_of(folder: Path) -> list[str]:
     return [f"./{Path(one).name}:/srv/{Path(one).name}" for one in needed]
 
 
+@pytest.mark.parametrize("environments", [("host",), pytest.param(("host", "qemu"), marks=pytest.mark.long)], ids=len)
 @pytest.mark.usefixtures("one_attempt", "lab_image")
-async def test_a_service_is_asked_by_https_and_its_certificate_is_checked(tmp_path: Path, home: Path) -> None:
+async def test_a_service_is_asked_by_https_and_its_certificate_is_checked(
+    environments: tuple[str, ...], tmp_path: Path, home: Path
+) -> None:
     authority, other = new_authority(tmp_path), new_authority(tmp_path, "other")
     certificate = authority.issue(tmp_path, *(str(SUBNET[number]) for number in range(1, 9)))
     certificate.rename(tmp_path / "server.pem")
     files = [*files_of(tmp_path), "./server.pem:/srv/server.pem"]
     text = STUDY.replace("@FILES@", ", ".join(f'"{one}"' for one in files))
+    text = text.replace("@ENVIRONMENTS@", ", ".join(f'"{one}"' for one in environments))
     text = text.replace("@CA@", str(authority.file)).replace("@OTHER@", str(other.file))
     study = read(text, "https.toml")
     request = session.Request(study, text, (), False, home / "run", available=False, files=FileReader(tmp_path))
@@ -82,4 +86,4 @@ async def test_a_service_is_asked_by_https_and_its_certificate_is_checked(tmp_pa
         else:
             assert one.status is TrialStatus.FAILED
             assert "certificate" in str(one.reason)
-    assert {str(one.trial.treatment["environment"]) for one in found} == {"host", "qemu"}
+    assert {str(one.trial.treatment["environment"]) for one in found} == {*environments}

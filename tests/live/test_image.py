@@ -155,7 +155,7 @@ class Guest:
         return str((await self.ssh.run(command, check=True)).stdout).strip()
 
 
-@pytest_asyncio.fixture(params=["virtio-blk-pci virtio-net-pci", "ide-hd e1000"])
+@pytest_asyncio.fixture(params=["virtio-blk-pci virtio-net-pci", pytest.param("ide-hd e1000", marks=pytest.mark.long)])
 async def guest(request: pytest.FixtureRequest, lab_image: Image, tmp_path: Path) -> AsyncIterator[Guest]:
     disk_model, nic = request.param.split()
     host_key, user_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
@@ -232,12 +232,19 @@ async def test_a_guest_boots_serves_and_goes(guest: Guest) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (f"nearmetal.data={DATA},10.9.0.15/24", "no disk carries a file system labelled nearmetal"),
-        (
+        pytest.param(
+            f"nearmetal.data={DATA},10.9.0.15/24",
+            "no disk carries a file system labelled nearmetal",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             "nearmetal.data=52:54:00:ff:ff:ff,10.9.0.15/24",
             f"no network interface has the MAC 52:54:00:ff:ff:ff.*{DATA}",
+            marks=pytest.mark.long,
         ),
-        (f"nearmetal.data={DATA}", "has no address; write nearmetal.data=MAC,ADDRESS/PREFIX"),
+        pytest.param(
+            f"nearmetal.data={DATA}", "has no address; write nearmetal.data=MAC,ADDRESS/PREFIX", marks=pytest.mark.long
+        ),
         (f"nearmetal.data={DATA},rubbish", "cannot set up the interface data with rubbish"),
     ],
 )

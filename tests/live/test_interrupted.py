@@ -74,7 +74,10 @@ def study(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+SIGNALS = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 async def test_once_interrupted_it_tidies_up_and_says_how_to_go_on(
     study: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -120,7 +123,7 @@ def of_others(folder: Path, group: str, plugin: str) -> str:
     return f"{folder}:{':'.join(sys.path)}"
 
 
-@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("first", SIGNALS)
 async def test_interrupted_once_more_it_leaves_at_once_and_clean_puts_the_rest_right(
     tmp_path: Path, first: signal.Signals
 ) -> None:
@@ -233,7 +236,7 @@ async def test_who_does_not_wait_for_the_report_is_told_that_all_is_recorded(stu
 @pytest.fixture
 def full_soon(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for a manifest and some records."""
-    with small_disk(tmp_path / "small", "400k") as place:
+    with small_disk(tmp_path / "small", "200k") as place:
         yield place
 
 

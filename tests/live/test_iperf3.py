@@ -94,7 +94,9 @@ async def test_udp_loses_what_does_not_fit(made: Made) -> None:
     assert len(found.responses["bandwidth"].by_client or ()) == 2
 
 
-@pytest.mark.parametrize("direction", ["forward", "reverse", "both"])
+@pytest.mark.parametrize(
+    "direction", ["forward", *(pytest.param(direction, marks=pytest.mark.long) for direction in ("reverse", "both"))]
+)
 async def test_the_loss_of_the_measured_window_is_the_links(made: Made, direction: str) -> None:
     """A warm-up as long as what is measured: if it counted, twice the loss would be told."""
     from scipy.stats import binom  # a second, which each test process would take
@@ -108,7 +110,7 @@ async def test_the_loss_of_the_measured_window_is_the_links(made: Made, directio
     assert low / sent <= found.responses["loss"].value <= high / sent
 
 
-@pytest.mark.parametrize("direction", ["reverse", "both"])
+@pytest.mark.parametrize("direction", ["reverse", pytest.param("both", marks=pytest.mark.long)])
 async def test_the_other_way(made: Made, direction: str) -> None:
     stage = await made.stage(LinkSpec(rate=20e6), "host")
     found = await life_on(stage, **SHORT, direction=direction)

@@ -60,6 +60,7 @@ look
 """
 
 
+@pytest.mark.long
 def test_what_is_started_meanwhile_is_moved_and_let_loose() -> None:
     argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", READ_ONLY + INSIDE]
     environment = {**os.environ, "PYTHON": sys.executable, "FORKING": FORKING, "LOOKED": LOOKED}

@@ -91,7 +91,10 @@ async def state(guest: Machine) -> dict[str, str]:
     return {**await snapshot(guest), "handed down": handed_down.decode()}
 
 
-async def test_a_partition_is_made_and_given_back(guest: Machine) -> None:
+@pytest.mark.parametrize(
+    "killed_after", [(2,), pytest.param(None, marks=pytest.mark.long)], ids=["a step", "each step"]
+)
+async def test_a_partition_is_made_and_given_back(guest: Machine, killed_after: Sequence[int] | None) -> None:
     path = standing.ledger_path()
     elsewhere = await start(guest, "0")
     before = await state(guest)
@@ -103,7 +106,7 @@ async def test_a_partition_is_made_and_given_back(guest: Machine) -> None:
     assert (await guest.exec(["test", "-d", GROUP])).status == 0
     assert {one.outcome for one in await standing.release_cpus(guest, path)} <= {"restored", "already so"}
     same(before, await state(guest))
-    for steps in range(len(STEPS) + 1):
+    for steps in killed_after or range(len(STEPS) + 1):
         await dies_after(guest, path, changes, steps)
         same(before, await state(guest))
     await is_left_alone(guest)

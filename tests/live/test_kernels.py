@@ -38,6 +38,7 @@ def of_host(name: str) -> str:
     return " ".join(Path("/proc/sys", *name.split(".")).read_text().split())
 
 
+@pytest.mark.long
 async def test_cubic_is_had_at_both_ends_also_where_namespaces_may_not_set_it(tmp_path: Path, lab_image: Image) -> None:
     """A host whose default is bbr: its routes name what the table says, so that nothing confounds host and guest."""
     study_text = STUDY.format(environments='"host", "qemu"')

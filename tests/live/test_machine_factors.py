@@ -61,7 +61,7 @@ ARGUMENTS = tuple(f"-global virtio-net-pci.mrg_rxbuf={how}" for how in ("off", "
 @pytest.mark.parametrize(
     ("names", "is_compared"),
     [
-        (("board", "vmm", "vmm_arguments", "kernel"), False),
+        pytest.param(("board", "vmm", "vmm_arguments", "kernel"), False, marks=pytest.mark.long),
         pytest.param(("board", "vmm"), True, marks=pytest.mark.long),
         pytest.param(("vmm_arguments", "kernel"), True, marks=pytest.mark.long),
     ],

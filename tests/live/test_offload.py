@@ -123,6 +123,7 @@ async def test_what_a_driver_has_fixed_cannot_be_had_by_name(lab: Lab) -> None:
     assert "inside: lro is off, and its driver cannot switch it on" in readback.reason
 
 
+@pytest.mark.long
 async def test_an_e1000_is_switched_and_a_tap_that_stays_off_is_told(lab: Lab) -> None:
     """The card takes no large segments, so neither does its tap, whoever asks."""
     one = await machine(lab, "qemu", spec(nic="e1000"))

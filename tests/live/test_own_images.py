@@ -122,7 +122,7 @@ async def test_an_image_that_the_engine_has_not_is_told(client: ContainerEngine,
     assert bad.detail == "the engine has no such image" and bad.remedy == "docker pull nearmetal-tests/none:1"
 
 
-@pytest.fixture(params=[("sh",), ("cat", "sha256sum")], ids=" ".join)
+@pytest.fixture(params=[("sh",), pytest.param(("cat", "sha256sum"), marks=pytest.mark.long)], ids=" ".join)
 def short(
     request: pytest.FixtureRequest, client: ContainerEngine, tmp_path: Path
 ) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -157,6 +157,7 @@ blocks = 1
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_attempt", "lab_image")
 async def test_a_log_that_takes_much_of_a_disk_is_told(program: Path, home: Path) -> None:
     (found,) = await ran(LOGGING, program, home / "run")

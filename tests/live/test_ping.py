@@ -57,6 +57,7 @@ async def test_packets_wait_behind_a_load_and_not_after_it(made: Made) -> None:
     assert left.text == ""
 
 
+@pytest.mark.long
 async def test_a_guest_has_a_clock_of_its_own(made: Made) -> None:
     stage = await made.stage(LinkSpec(), "qemu")
     found = await life_on(stage, kind="ping", duration="2s", timeout="5s")

@@ -111,6 +111,7 @@ async def test_a_guest_answers_over_each_network_card(tmp_path: Path, lab_image:
     assert server == {"asked": str(LAST_CPU), "cpus": str(LAST_CPU), "vcpus": {"0": str(LAST_CPU)}}
 
 
+@pytest.mark.long
 async def test_a_card_that_the_guests_kernel_does_not_know_is_told(lab_image: Image) -> None:
     async with laboratory() as lab:
         with pytest.raises(NotProvisioned) as caught:
@@ -133,6 +134,7 @@ async def test_a_machine_is_on_the_processors_that_were_named(
     assert all(one["cpus"] == str(LAST_CPU) for one in told)
 
 
+@pytest.mark.long
 async def test_a_vcpu_that_was_moved_is_found_out(lab_image: Image) -> None:
     if LAST_CPU == 0:
         pytest.skip("a vCPU can only be moved where there are two processors")

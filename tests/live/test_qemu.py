@@ -158,6 +158,7 @@ def _command(pid: str) -> bytes:
 # ── A machine's life ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 async def test_a_guest_is_what_was_ordered(make: Make, notes: Notes, token: str) -> None:
     machine = await make(spec(kernel_arguments=["nearmetal.test=1"]), cpus=str(OWN_CPU))
     assert isinstance(machine, QemuMachine)
@@ -250,6 +251,7 @@ async def test_what_only_root_may_open_is_opened_for_qemu(site: LocalSite, lab_i
     }
 
 
+@pytest.mark.long
 async def test_a_monitor_that_was_stopped_is_told_and_one_that_is_killed_is_lost(make: Make) -> None:
     """The guest's clock goes on while it is stopped, and jumps: it lacks nothing afterwards."""
     machine = await make(spec())
@@ -289,7 +291,7 @@ for attempt in range(200):
 @pytest.mark.parametrize(
     ("nic", "driver", "disk", "device"),
     [
-        ("e1000", "e1000", "ide", "sda"),
+        pytest.param("e1000", "e1000", "ide", "sda", marks=pytest.mark.long),
         pytest.param("e1000e", "e1000e", "virtio-blk", "vda", marks=pytest.mark.long),
         pytest.param("rtl8139", "8139cp", "virtio-blk", "vda", marks=pytest.mark.long),
         pytest.param("vmxnet3", "vmxnet3", "virtio-blk", "vda", marks=pytest.mark.long),
@@ -325,6 +327,7 @@ async def test_a_guest_that_does_not_boot_shows_its_console(make: Make) -> None:
     assert "machine.memory" in caught.value.remedy
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_attempt")
 async def test_a_guest_that_uses_a_tenth_less_than_its_memory_is_no_valid_one(lab_image: Image, tmp_path: Path) -> None:
     records = await laboratory.study(tmp_path / "run", LESS)
@@ -352,6 +355,7 @@ json = "seconds"
 """
 
 
+@pytest.mark.long
 async def test_the_least_memory_is_enough_and_less_is_refused_before_anything_is_made(
     environment: QemuEnvironment, make: Make, site: LocalSite
 ) -> None:

@@ -62,7 +62,7 @@ async def test_the_quota_of_a_machine_on_the_hosts_kernel_is_seen_inside(lab_ima
         assert "any of their time instead of 0.25 CPUs" in (await read_back(machine, spec, lab)).reason
 
 
-@pytest.mark.parametrize("kind", ["host", "docker", "qemu"])
+@pytest.mark.parametrize("kind", ["host", "docker", pytest.param("qemu", marks=pytest.mark.long)])
 async def test_memory_is_measured_alike_whatever_the_machine_is(
     kind: str, lab_image: Image, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

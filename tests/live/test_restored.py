@@ -135,6 +135,7 @@ async def test_a_restored_guest_has_the_modules_of_its_kernel_and_the_qemu_behin
             await environment.destroy(handle, site)
 
 
+@pytest.mark.long
 async def test_restored_guests_are_machines_of_their_own(switch: str, lab_image: Image, site: LocalSite) -> None:
     await killed_in_the_making()
     assert all(one.name.startswith(".") for one in snapshot.folder().iterdir()), (

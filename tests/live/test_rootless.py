@@ -54,7 +54,7 @@ def test_a_plan_says_what_only_root_can_do(user: LaptopUser) -> None:
     assert ended.returncode == 3
 
 
-@pytest.mark.parametrize("kind", ["host", "podman"])
+@pytest.mark.parametrize("kind", ["host", pytest.param("podman", marks=pytest.mark.long)])
 def test_a_machine_is_kept_up(user: LaptopUser, kind: str) -> None:
     try:
         assert user.run("up", kind, "--name", "mine").returncode == 0
@@ -65,7 +65,9 @@ def test_a_machine_is_kept_up(user: LaptopUser, kind: str) -> None:
     assert after_a_moment(user.remains) == []
 
 
-@pytest.mark.parametrize(("kinds", "held"), [(["host"], "--root"), (["host", "podman"], "--until-eof")])
+@pytest.mark.parametrize(
+    ("kinds", "held"), [(["host"], "--root"), pytest.param(["host", "podman"], "--until-eof", marks=pytest.mark.long)]
+)
 def test_nothing_is_left_of_a_run_that_is_killed(user: LaptopUser, kinds: list[str], held: str) -> None:
     levels = f"factors.environment={json.dumps(kinds)}"
     process = user.start("run", "quickstart", "--set", levels, "-o", f"killed-{kinds[-1]}")
@@ -85,7 +87,9 @@ def test_nothing_is_left_of_a_run_that_is_killed(user: LaptopUser, kinds: list[s
     ("lacks", "said", "remedy"),
     [
         ("namespaces", "user.max_user_namespaces = 0", "sudo sysctl -w user.max_user_namespaces="),
-        ("users", "no users are set aside for you in /etc/subuid", "usermod --add-subuids"),
+        pytest.param(
+            "users", "no users are set aside for you in /etc/subuid", "usermod --add-subuids", marks=pytest.mark.long
+        ),
     ],
 )
 def test_a_host_that_lacks_what_it_takes_refuses_and_says_what_helps(
@@ -102,6 +106,7 @@ def test_a_host_that_lacks_what_it_takes_refuses_and_says_what_helps(
     assert all(said in one["detail"] and remedy in one["remedy"] for one in lacking)
 
 
+@pytest.mark.long
 def test_podmans_copy_of_an_image_goes_with_the_image(user: LaptopUser) -> None:
     tried = user.run("doctor", "podman")
     assert "ok  environment podman: a machine that runs a command" in tried.stdout

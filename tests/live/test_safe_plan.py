@@ -83,7 +83,10 @@ def listening(family: socket.AddressFamily, address: object) -> Iterator[socket.
         yield server
 
 
-@pytest.mark.parametrize("level", ["box", "engine", "virt", "metal", "board", "qemu"])
+@pytest.mark.parametrize(
+    "level",
+    ["box", *(pytest.param(level, marks=pytest.mark.long) for level in ("engine", "virt", "metal", "board")), "qemu"],
+)
 def test_a_strangers_study_is_previewed_without_running_or_contacting_anything(tmp_path: Path, level: str) -> None:
     trips, tools = tmp_path / "tripped", tmp_path / "bin"
     tools.mkdir()

@@ -27,7 +27,7 @@ def shared(tmp_path: Path) -> MachineSpec:
     return spec(share=f"{folder}:/mnt/my files")
 
 
-@pytest.mark.parametrize("kind", ["host", "docker", "qemu"])
+@pytest.mark.parametrize("kind", ["host", "docker", pytest.param("qemu", marks=pytest.mark.long)])
 async def test_it_is_read_and_not_written(
     kind: str, shared: MachineSpec, lab_image: Image, request: pytest.FixtureRequest
 ) -> None:

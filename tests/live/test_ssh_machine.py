@@ -109,6 +109,7 @@ async def test_a_study_compares_this_host_with_a_machine_of_ones_own(pair: Pair,
     assert left_there(pair) == []
 
 
+@pytest.mark.long
 async def test_one_under_two_names_is_measured_and_told_as_one(pair: Pair, tmp_path: Path) -> None:
     again = '[environments.again]\nkind = "ssh"\naddress = "FAR"\nprovision = "reuse"\n'
     text = ALONE.replace('["metal"]', '["metal", "again"]').replace("[factors]", f"{again}[factors]", 1)
@@ -123,6 +124,7 @@ async def test_one_under_two_names_is_measured_and_told_as_one(pair: Pair, tmp_p
     assert left_there(pair) == []
 
 
+@pytest.mark.long
 async def test_control_and_measurement_can_go_apart(pair: Pair, tmp_path: Path) -> None:
     """The machine has a second address, and what is measured goes there alone."""
     ip("-netns", pair.near, "address", "add", "10.113.0.1/30", "dev", "cable")
@@ -133,6 +135,7 @@ async def test_control_and_measurement_can_go_apart(pair: Pair, tmp_path: Path) 
     assert "lladdr" in pair.far.run("ip", "neigh", "show", "to", "10.113.0.1"), "nobody came from there"
 
 
+@pytest.mark.long
 async def test_a_machine_by_ssh_can_be_the_client_too(pair: Pair, tmp_path: Path) -> None:
     text = ALONE.replace("[machine]", '[clients]\nenvironment = "metal"\n[machine]')
     status, _, stderr = await pair.nearmetal("run", written(tmp_path, pair.far, text), "-o", str(tmp_path / "run"))
@@ -185,6 +188,7 @@ async def test_killed_in_the_middle_nothing_of_ours_stays_there(pair: Pair, tmp_
     assert left_there(pair) == []
 
 
+@pytest.mark.long
 async def test_files_of_a_killed_trial_are_removed_from_it(pair: Pair, tmp_path: Path) -> None:
     """Of the workload and of observers: `clean` knows them by the machine's name in the ledger."""
     text = ALONE.partition("[[workloads]]")[0] + FILES
@@ -203,6 +207,7 @@ async def test_files_of_a_killed_trial_are_removed_from_it(pair: Pair, tmp_path:
     assert left_there(pair) == []
 
 
+@pytest.mark.long
 async def test_a_machine_that_goes_away_in_the_middle_loses_the_trial(pair: Pair, tmp_path: Path) -> None:
     """Its connections are cut, as by a boot; that is what became of the treatment there, and no block is repeated."""
     text = ALONE.replace('duration = "0.5s"', 'duration = "3s"')
@@ -232,10 +237,15 @@ async def test_two_studies_at_once_are_refused_on_one_machine(pair: Pair, tmp_pa
     ("old", "new", "told"),
     [
         ("[machine]", '[machine]\nvcpus = 2\nisolation = "kernel"', 'set provision = "restart"'),
-        ("[machine]", '[machine]\ncontention = "cpu"', 'set image = "chroot"'),
-        ("[machine]", '[clients]\nenvironment = "qemu"\n[machine]', 'set clients.environment to "host"'),
-        ("[machine]", '[link]\ndelay = "1ms"\n[machine]', "leave [link] out"),
-        ('provision = "reuse"', 'provision = "reuse"\ndata = "192.0.2.1"', "name one that its clients reach"),
+        *(
+            pytest.param(*one, marks=pytest.mark.long)
+            for one in (
+                ("[machine]", '[machine]\ncontention = "cpu"', 'set image = "chroot"'),
+                ("[machine]", '[clients]\nenvironment = "qemu"\n[machine]', 'set clients.environment to "host"'),
+                ("[machine]", '[link]\ndelay = "1ms"\n[machine]', "leave [link] out"),
+                ('provision = "reuse"', 'provision = "reuse"\ndata = "192.0.2.1"', "name one that its clients reach"),
+            )
+        ),
     ],
     ids=["kernel", "contention", "clients", "link", "data"],
 )

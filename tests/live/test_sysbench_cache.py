@@ -82,12 +82,14 @@ async def test_a_container_may_not_drop_it_and_its_host_does(
     was_dropped(cache, "host")
 
 
+@pytest.mark.long
 async def test_a_guest_drops_its_own_and_says_what_its_host_may_have(tmp_path: Path, lab_image: Image) -> None:
     record, cache = await ran(tmp_path / "run", "qemu", "dropped")
     was_dropped(cache, "own")
     assert "host-cache" in {warning.code for warning in record.warnings}
 
 
+@pytest.mark.long
 async def test_a_machine_of_ones_own_drops_its_cache_as_root_does(pair: Pair, tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     metal = f'[environments.metal]\nkind = "ssh"\naddress = "{pair.far.ssh}"\nimage = "chroot"\nprovision = "reuse"\n'

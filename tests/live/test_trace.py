@@ -34,7 +34,7 @@ def stack() -> Iterator[ExitStack]:
     ],
     ids=["plain", "loss", "reordering", "everything"],
 )
-@pytest.mark.parametrize("snap", [0, 96])
+@pytest.mark.parametrize("snap", [pytest.param(0, marks=pytest.mark.long), 96])
 def test_both_ends_find_what_the_link_did(
     stack: ExitStack, tmp_path: Path, impairment: tuple[str, ...], snap: int
 ) -> None:

@@ -15,6 +15,7 @@ __all__ = ["lab"]  # a fixture
 pytestmark = pytest.mark.live
 
 
+@pytest.mark.long
 async def test_a_server_elsewhere_is_sampled_there(lab: Lab) -> None:
     _, server = await made_on(lab, "far")
     watch = await UsageObserver(0.2).start(stage(server))

@@ -122,6 +122,7 @@ async def test_a_study_compares_this_host_with_a_machine_of_vspheres(scene: Scen
         assert record.site == "local" and record.boot is not None and record.boot.how == "boot"
         assert ("cpu_per_event" in record.responses) == (environment == "host"), "what ESXi spends is not known"
     assert shapes == {(1, 128, "vmxnet3"), (1, 128, "e1000e")}
+    assert_the_password_is_written_nowhere(scene)
 
 
 async def watch(simulated: Vcenter, shapes: set[tuple[int, int, str]]) -> None:
@@ -133,9 +134,7 @@ async def watch(simulated: Vcenter, shapes: set[tuple[int, int, str]]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_the_password_is_written_nowhere(scene: Scene) -> None:
-    status, stderr = await scene.run(scene.study())
-    assert status == 0, stderr
+def assert_the_password_is_written_nowhere(scene: Scene) -> None:
     written = [*scene.folder.glob("run/**/*"), *Path(os.environ["NEARMETAL_HOME"]).glob("state/**/*")]
     assert any(file.is_file() for file in written)
     assert [file for file in written if file.is_file() and PASSWORD.encode() in file.read_bytes()] == []
@@ -149,6 +148,7 @@ async def test_one_that_runs_as_asked_is_used_and_runs_on(scene: Scene) -> None:
     assert record.boot is not None and record.boot.how == "reuse"
 
 
+@pytest.mark.long
 async def test_clones_come_and_go(scene: Scene) -> None:
     status, stderr = await scene.run(scene.study('template = "golden"'))
     assert status == 0, stderr
@@ -156,7 +156,14 @@ async def test_clones_come_and_go(scene: Scene) -> None:
     assert record.status is TrialStatus.OK, record.reason
 
 
-@pytest.mark.parametrize("options", ['vm = "web"', 'template = "golden"', 'vm = "runs"\nprovision = "reuse"'])
+@pytest.mark.parametrize(
+    "options",
+    [
+        'vm = "web"',
+        pytest.param('template = "golden"', marks=pytest.mark.long),
+        pytest.param('vm = "runs"\nprovision = "reuse"', marks=pytest.mark.long),
+    ],
+)
 async def test_killed_in_the_middle_it_is_given_back(scene: Scene, options: str) -> None:
     study, run = scene.study(options, STUDY.replace("blocks = 1", "blocks = 50")), scene.folder / "run"
     before, machines = scene.simulated.machines(), scene.simulated.machines
@@ -194,6 +201,7 @@ async def test_without_the_password_clean_says_what_it_takes(scene: Scene, monke
     assert json.loads(stdout)["left"] == []
 
 
+@pytest.mark.long
 async def test_a_session_that_ends_in_the_middle_is_no_matter(scene: Scene) -> None:
     running = asyncio.ensure_future(scene.run(scene.study()))
     await until_runs(scene.simulated)
@@ -235,13 +243,24 @@ async def test_two_studies_at_once_are_refused_on_one_that_runs(scene: Scene) ->
     [
         ('vm = "wep"', "", "", "did you mean `web`?"),
         ('vm = "runs"', "", "", 'provision = "restart"'),
-        ('vm = "runs"\nprovision = "reuse"', "128MiB", "256MiB", "128 MiB of memory instead of 256"),
+        pytest.param(
+            'vm = "runs"\nprovision = "reuse"',
+            "128MiB",
+            "256MiB",
+            "128 MiB of memory instead of 256",
+            marks=pytest.mark.long,
+        ),
         ('vm = "runs"\nprovision = "reuse"\nlogin = "nobody"', "", "", "or log in as root"),
-        ('vm = "web"', "[machine]", '[machine]\nnic = "rtl8139"', "vSphere has no such model"),
-        ('vm = "web"', "[machine]", '[machine]\ncontention = "cpu"', "leave contention out"),
-        ('vm = "web"', "[machine]", '[link]\ndelay = "1ms"\n[machine]', "leave [link] out"),
-        ('vm = "web"', "[machine]", '[clients]\nenvironment = "qemu"\n[machine]', 'set clients.environment to "host"'),
-        ('vm = "web"', "[machine]", '[clients]\nenvironment = "esx"\n[machine]', 'set clients.environment to "host"'),
+        *(
+            pytest.param('vm = "web"', "[machine]", new, told, marks=pytest.mark.long)
+            for new, told in (
+                ('[machine]\nnic = "rtl8139"', "vSphere has no such model"),
+                ('[machine]\ncontention = "cpu"', "leave contention out"),
+                ('[link]\ndelay = "1ms"\n[machine]', "leave [link] out"),
+                ('[clients]\nenvironment = "qemu"\n[machine]', 'set clients.environment to "host"'),
+                ('[clients]\nenvironment = "esx"\n[machine]', 'set clients.environment to "host"'),
+            )
+        ),
     ],
     ids=["name", "running", "otherwise", "login", "nic", "contention", "link", "clients", "client"],
 )

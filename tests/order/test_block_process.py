@@ -29,6 +29,7 @@ from nearmetal.run.events import BlockEnded, Event, Step, TrialEnded, TrialStart
 from nearmetal.run.runner import plan_task
 from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
+from tests import fork_server
 from tests.order import mock_run
 
 pytestmark = pytest.mark.processes
@@ -285,14 +286,14 @@ def test_what_is_no_task(given: bytes, told: str) -> None:
 
 
 def test_the_command_refuses_what_is_no_task() -> None:
-    ended = run_command(input=b"{}\n")
+    ended = fork_server.run("block", given=b"{}\n", patience=60)
     assert ended.returncode == 2
     assert b"this is no task: `plan` is missing" in ended.stderr and b"Traceback" not in ended.stderr
 
 
 def test_the_command_ends_when_nobody_gives_it_a_task() -> None:
     """Its controller was killed between two lines of its own."""
-    ended = run_command(input=b"")
+    ended = fork_server.run("block", given=b"", patience=60)
     assert (ended.returncode, ended.stdout, ended.stderr) == (4, b"", b"")
 
 

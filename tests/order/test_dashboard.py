@@ -18,6 +18,7 @@ from nearmetal.dashboard.run_view import number_of
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from tests import one_picture
 from tests.command_line import called
 from tests.dashboard_server import PATIENCE, Dashboard, dashboard
 from tests.golden.make_run import FOLDER
@@ -45,7 +46,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def nearmetal(*words: object) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "nearmetal", *map(str, words)]
+    """Whose report has one picture for all."""
+    command = [*one_picture.COMMAND, *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))
 
 
@@ -197,7 +199,8 @@ def test_nobody_else_can_ask_a_run_for_anything(folder: Path) -> None:
 
 
 def test_only_what_is_known_has_an_address(study: Path, folder: Path, served: Dashboard, tmp_path: Path) -> None:
-    assert called("run", str(study), "-o", str(folder)).returncode == 1
+    study.write_text(mock_run.STUDY)
+    assert called("run", str(study), "-o", str(folder)).returncode == 0
     number = number_of(folder)
     for path in (
         "/runs/000000000000",
@@ -228,7 +231,10 @@ def test_who_has_no_token_is_told_nothing(study: Path, folder: Path, served: Das
     assert served.ask("/style.css").status == served.ask("/live.js").status == 200
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.long) for number in (signal.SIGINT, signal.SIGHUP))],
+)
 def test_it_ends_when_told_to_and_leaves_nothing(number: int, folder: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     with dashboard() as served:

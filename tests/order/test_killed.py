@@ -72,8 +72,8 @@ STUDIES = pytest.mark.parametrize("text", [mock_run.STUDY, BORROWED], ids=["made
 
 
 @STUDIES
-async def test_killed_at_seven_steps(tmp_path: Path, text: str) -> None:
-    await killed_at_each(7, tmp_path, text)
+async def test_killed_at_four_steps(tmp_path: Path, text: str) -> None:
+    await killed_at_each(4, tmp_path, text)
 
 
 @pytest.mark.long

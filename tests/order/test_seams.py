@@ -115,6 +115,7 @@ async def test_five_clients_have_a_value_each_and_one_in_sum(tmp_path: Path) -> 
         assert throughput.value == pytest.approx(sum(throughput.by_client))
 
 
+@pytest.mark.long
 async def test_forty_pairs_load_each_their_own_server(tmp_path: Path) -> None:
     text = mock_run.STUDY.replace("[clients]", '[clients]\ncount = 40\nconnect = "pairs"').replace(
         "blocks = 2", "blocks = 1"

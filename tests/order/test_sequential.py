@@ -1,6 +1,7 @@
 """A sequential run: it stops when all is decided, goes on while it is not, and is resumed as it would have gone on."""
 
 import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from nearmetal.run.runner import RunCourse
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events as journaled
+from nearmetal.store.journal import read_records
 from tests import journals
 from tests.order import mock_run
 
@@ -70,7 +72,7 @@ async def test_it_goes_on_to_the_most_while_something_is_open(tmp_path: Path) ->
     assert {record.trial.block for record in records} == set(range(12))
 
 
-@pytest.mark.parametrize("after", [3, 16])
+@pytest.mark.parametrize("after", [pytest.param(3, marks=pytest.mark.long), 16])
 async def test_what_was_interrupted_stops_where_it_would_have(tmp_path: Path, after: int) -> None:
     """In the midst of a block, and between the last trial before a look and the look."""
     ended = 0
@@ -89,12 +91,24 @@ async def test_what_was_interrupted_stops_where_it_would_have(tmp_path: Path, af
     assert trials(tmp_path / "run") == [16, 16]
 
 
-async def test_what_has_stopped_does_not_go_on(tmp_path: Path) -> None:
-    await mock_run.run(tmp_path / "run", SEQUENTIAL)
-    events, records = await mock_run.resume(tmp_path / "run")
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kept") / "run"
+
+
+@pytest.fixture
+async def stopped(kept: Path, tmp_path: Path) -> Path:
+    """A run that stopped at its first look. It takes most of a second, and is made once."""
+    if not kept.exists():
+        await mock_run.run(kept, SEQUENTIAL)
+    return Path(shutil.copytree(kept, tmp_path / "run"))
+
+
+async def test_what_has_stopped_does_not_go_on(stopped: Path) -> None:
+    events, records = await mock_run.resume(stopped)
     assert looked(events) == []
     assert len(records) == 16
-    taken = [event for event in journaled(RunFolder(tmp_path / "run").journal) if event["event"] == "LookTaken"]
+    taken = [event for event in journaled(RunFolder(stopped).journal) if event["event"] == "LookTaken"]
     assert len(taken) == 1
 
 
@@ -190,7 +204,7 @@ async def test_it_does_not_end_while_another_comparison_is_open(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("host_to_blame")
-@pytest.mark.parametrize("kind", [Withdrawn, BlockEnded])
+@pytest.mark.parametrize("kind", [Withdrawn, pytest.param(BlockEnded, marks=pytest.mark.long)])
 async def test_what_was_interrupted_after_a_withdrawal_ends_where_it_would_have(
     tmp_path: Path, kind: type[Event]
 ) -> None:
@@ -221,19 +235,18 @@ async def test_the_report_says_when_no_look_could_decide_anything(tmp_path: Path
     assert "one at the end, and with at most 2 blocks it cannot decide anything" in text
 
 
-async def test_a_look_is_none_where_the_plan_has_none(tmp_path: Path) -> None:
-    _, records = await mock_run.run(tmp_path / "run", SEQUENTIAL)
-    assert looks.look_after(7, RunFolder(tmp_path / "run").read_manifest(), records, []) is None
+def test_a_look_is_none_where_the_plan_has_none(stopped: Path) -> None:
+    folder = RunFolder(stopped)
+    assert looks.look_after(7, folder.read_manifest(), list(read_records(folder.journal)), []) is None
 
 
-async def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(tmp_path: Path) -> None:
-    await mock_run.run(tmp_path / "run", SEQUENTIAL)
-    text = render(RunFolder(tmp_path / "run"), "md")
+def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(stopped: Path) -> None:
+    text = render(RunFolder(stopped), "md")
     assert isinstance(text, str)
     assert "| 8 | different, worse | decided at look 1; " in text
     assert r"8 (\|W+ − W−\| ≥ 32, p ≤ 0.023) and 12 (\|W+ − W−\| ≥ 54, p ≤ 0.034)" in text
     assert "their p and intervals only describe" in text
     assert "a verdict rests on those before the look" in text
     assert "planned blocks have it" not in text and "planned blocks were begun" not in text
-    page = render(RunFolder(tmp_path / "run"), "html")
+    page = render(RunFolder(stopped), "html")
     assert "8 of at most 12 blocks" in page

@@ -78,8 +78,12 @@ def without_journal(folder: RunFolder) -> None:
 
 @pytest.mark.parametrize(
     "killed",
-    [before(40), before(1), journals.emptied, without_journal],
-    ids=["in its middle", "before a trial", "before a line", "before a journal"],
+    [
+        pytest.param(before(40), id="in its middle"),
+        pytest.param(before(1), id="before a trial", marks=pytest.mark.long),
+        pytest.param(journals.emptied, id="before a line", marks=pytest.mark.long),
+        pytest.param(without_journal, id="before a journal"),
+    ],
 )
 def test_one_that_was_killed_can_go_on(killed: Callable[[RunFolder], None], folder: RunFolder, said: Said) -> None:
     killed(folder)

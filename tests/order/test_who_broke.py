@@ -17,11 +17,11 @@ STUDY = mock_run.STUDY.replace('["base", "slow"]', '["base", "slow"]\noffload = 
 @pytest.mark.parametrize(
     ("who", "owner", "method", "times"),
     [
-        ("the observer 'usage'", UsageObserver, "start", 1),
+        pytest.param("the observer 'usage'", UsageObserver, "start", 1, marks=pytest.mark.long),
         ("the observer 'usage'", UsageWatch, "stop", 1),
-        ("the workload 'http'", Http, "prepare", 1),
+        pytest.param("the workload 'http'", Http, "prepare", 1, marks=pytest.mark.long),
         ("the workload 'http'", Http, "run", 1),
-        ("the workload 'http'", Http, "finish", 1),
+        pytest.param("the workload 'http'", Http, "finish", 1, marks=pytest.mark.long),
         ("the treatment 'offload'", Offload, "verify", 2),
     ],
 )

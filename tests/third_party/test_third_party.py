@@ -13,7 +13,7 @@ from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 
-from .installing import HERE, install, with_package
+from .installing import HERE, forked_with_package, install, with_package
 
 PACKAGE = HERE / "nearmetal-example"
 STUDY = PACKAGE / "hashing.toml"
@@ -110,7 +110,7 @@ PRIMES = 'kind = "sysbench"\ntest = "cpu"\nevents = 100'
 def ran(installed: Path, tmp_path: Path, text: str) -> "tuple[subprocess.CompletedProcess[str], list[TrialRecord]]":
     file, run = tmp_path / "study.toml", tmp_path / "run"
     file.write_text(text)
-    ended = with_package(installed, "nearmetal", "run", str(file), "-o", str(run))
+    ended = forked_with_package(installed, "run", str(file), "-o", str(run))
     return ended, list(read_records(RunFolder.open(run).journal)) if run.exists() else []
 
 
@@ -128,8 +128,8 @@ def test_a_treatment_by_a_sysctl_runs_on_pretended_machines(installed: Path, tmp
     "text",
     [
         on("host", SHA),
-        on("host", PRIMES, "[observe]\nloadavg = true"),
-        on("host", PRIMES, "autocorking = [true, false]"),
+        pytest.param(on("host", PRIMES, "[observe]\nloadavg = true"), marks=pytest.mark.long),
+        pytest.param(on("host", PRIMES, "autocorking = [true, false]"), marks=pytest.mark.long),
     ],
     ids=["workload", "observer", "treatment"],
 )
@@ -143,8 +143,12 @@ def test_what_pretended_machines_do_not_answer_runs_on_the_host(installed: Path,
     ("text", "reason"),
     [
         (on("mock", SHA), "sh: not found"),
-        (on("mock", PRIMES, "[observe]\nloadavg = true"), "cat: /proc/loadavg: No such file or directory"),
-        (on("mock", PRIMES, "niceness = [0]"), "nice: not found"),
+        pytest.param(
+            on("mock", PRIMES, "[observe]\nloadavg = true"),
+            "cat: /proc/loadavg: No such file or directory",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(on("mock", PRIMES, "niceness = [0]"), "nice: not found", marks=pytest.mark.long),
     ],
     ids=["workload", "observer", "treatment"],
 )
@@ -158,7 +162,7 @@ def test_what_pretended_machines_do_not_answer_is_told(installed: Path, tmp_path
 def test_its_observer_is_a_factor_by_its_name(installed: Path, tmp_path: Path) -> None:
     file = tmp_path / "watched.toml"
     file.write_text(on("mock", PRIMES, "loadavg = [false, true]"))
-    ended = with_package(installed, "nearmetal", "plan", str(file), "--json")
+    ended = forked_with_package(installed, "plan", str(file), "--json")
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)["plan"]["treatments"]
     assert [treatment["loadavg"] for treatment in found] == [False, True]
@@ -168,7 +172,7 @@ def test_a_level_that_its_treatment_refuses_is_told_with_its_place(installed: Pa
     for change, place, sentence in CHANGES:
         file = tmp_path / "bad.toml"
         file.write_text(STUDY.read_text().replace(*change))
-        ended = with_package(installed, "nearmetal", "plan", str(file))
+        ended = forked_with_package(installed, "plan", str(file))
         assert ended.returncode == 2
         assert f"{file}:{place}: " in ended.stderr
         assert sentence in ended.stderr

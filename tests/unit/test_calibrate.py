@@ -148,7 +148,9 @@ def test_what_is_alike_and_surely_apart_is_called_different_however_near_it_is()
     assert found.verdict == "unsound"
 
 
-@pytest.mark.parametrize(("workload", "other"), [("arithmetic", "waits"), ("waits", "arithmetic")])
+@pytest.mark.parametrize(
+    ("workload", "other"), [("arithmetic", "waits"), pytest.param("waits", "arithmetic", marks=pytest.mark.long)]
+)
 def test_an_injected_difference_that_is_missed_is_told(workload: str, other: str) -> None:
     """10 % too much of it arrives in arithmetic, 0.3 ms too much in waits."""
 
@@ -174,7 +176,9 @@ def test_what_is_injected_is_judged_by_the_response_of_which_the_size_is_known()
     assert "events" in {one.response for one in found.alike}
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "value", [math.nan, *(pytest.param(value, marks=pytest.mark.long) for value in (math.inf, -math.inf))]
+)
 def test_of_values_that_are_not_finite_nothing_is_known(value: float) -> None:
     def odd(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
         is_odd = workload == "waits" and treatment == MORE and noise > 0
@@ -195,8 +199,8 @@ def test_of_values_that_are_not_finite_nothing_is_known(value: float) -> None:
     ("change", "reason"),
     [
         ({"value": 0.0}, "not-positive"),
-        ({"censored": "right"}, "censored"),
-        ({"unit": "h"}, "units-differ"),
+        pytest.param({"censored": "right"}, "censored", marks=pytest.mark.long),
+        pytest.param({"unit": "h"}, "units-differ", marks=pytest.mark.long),
         (None, "response-missing"),
     ],
 )
@@ -286,7 +290,7 @@ def test_trials_that_are_not_ok_are_counted_and_their_blocks_left_out() -> None:
     assert "blocks-missing" in {warning.code for warning in found.warnings}
 
 
-@pytest.mark.parametrize(("looked", "reason"), [(1, None), (0, "not-looked-yet")])
+@pytest.mark.parametrize(("looked", "reason"), [(1, None), pytest.param(0, "not-looked-yet", marks=pytest.mark.long)])
 def test_what_is_injected_is_judged_by_the_look_at_which_its_verdict_is(looked: int, reason: str | None) -> None:
     of = manifest(16, "design.blocks={min=10, max=24}")
     look = of.plan.looks[0]
@@ -494,14 +498,15 @@ def test_nothing_is_said_of_what_was_not_calibrated() -> None:
     assert seen(told(manifest(kind="host"))) == []
 
 
+@pytest.mark.long
 def test_two_environments_are_told_where_both_are_calibrated() -> None:
-    noisy = told(manifest(200), lambda treatment, workload, noise: sound(treatment, workload, 7 * noise))
-    quiet = told(manifest(200, "environments.first.speed=2.0", "environments.again.speed=2.0"))
+    noisy = told(manifest(100), lambda treatment, workload, noise: sound(treatment, workload, 7 * noise))
+    quiet = told(manifest(100, "environments.first.speed=2.0", "environments.again.speed=2.0"))
     text = STUDY.replace("{ workers = 1 }", '{ environment = "mock" }').replace('"{mode}"', '"closed"')
     text = text.replace("workers = [1, 4]", "workers = [1]").replace('["mock"]', '["mock", "quick"]')
     study = read(f'{text}[environments.quick]\nkind = "mock"\nspeed = 2.0\n', "later")
     assert seen_by(study, noisy) == []
     primes = next(one for one in seen_by(study, noisy, quiet) if one.workload == "primes")
-    alike = told(manifest(200), lambda treatment, workload, noise: sound(treatment, workload, 5 * noise))
+    alike = told(manifest(100), lambda treatment, workload, noise: sound(treatment, workload, 5 * noise))
     # 7 % and 1 % are together as 5 % and 5 %.
     assert primes.finds.smallest == pytest.approx(seen(alike)[1].finds.smallest, rel=0.15)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -26,7 +25,8 @@ from nearmetal.lab.image import Recipe
 from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store.folder import RunFolder
 from nearmetal.system import system_errors
-from tests.command_line import call, called
+from tests import fork_server
+from tests.command_line import call, called, forked
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
 from tests.unit.study_text import GOOD
@@ -101,20 +101,22 @@ def test_a_study_may_have_a_mark_at_its_begin(tmp_path: Path) -> None:
 
 
 def test_a_dash_is_the_study_that_comes_through_stdin() -> None:
-    command = [sys.executable, "-m", "nearmetal", "plan", "-", "--available", "--json"]
-    ended = subprocess.run(command, input=mock_run.STUDY, capture_output=True, text=True, timeout=60)
+    words = ("plan", "-", "--available", "--json")
+    ended = fork_server.run(*words, given=mock_run.STUDY.encode(), patience=60)
     assert json.loads(ended.stdout)["plan"]["primaries"] == {"web": "throughput"}, ended.stderr
-    ended = subprocess.run(command, input="name = 1", capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2 and "nearmetal: /dev/stdin:1: " in ended.stderr
+    ended = fork_server.run(*words, given=b"name = 1", patience=60)
+    assert ended.returncode == 2 and b"nearmetal: /dev/stdin:1: " in ended.stderr
 
 
-@pytest.mark.parametrize("given", ["", "\n", None])
-def test_a_dash_that_nothing_comes_through_is_told_as_that(given: str | None) -> None:
-    command = [sys.executable, "-m", "nearmetal", "plan", "-"]
-    source: dict[str, Any] = {"stdin": subprocess.DEVNULL} if given is None else {"input": given}
-    ended = subprocess.run(command, **source, capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize("given", [b"", b"\n", None])
+def test_a_dash_that_nothing_comes_through_is_told_as_that(given: bytes | None) -> None:
+    if given is None:
+        command = [sys.executable, "-m", "nearmetal", "plan", "-"]
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    else:
+        ended = fork_server.run("plan", "-", given=given, patience=60)
     assert ended.returncode == 2
-    assert "nothing came through it" in ended.stderr and "plan - <study.toml" in ended.stderr
+    assert b"nothing came through it" in ended.stderr and b"plan - <study.toml" in ended.stderr
 
 
 def test_a_report_goes_to_no_place_without_a_name(refused: Refused) -> None:
@@ -188,7 +190,7 @@ def test_a_folder_that_is_no_run(refused: Refused, folder: Path, verb: str, run:
 )
 def test_arguments_that_are_none(words: list[str]) -> None:
     """In a process of its own: with what a person sees."""
-    ended = subprocess.run([sys.executable, "-m", "nearmetal", *words], capture_output=True, timeout=120)
+    ended = fork_server.run(*words, patience=120)
     assert ended.returncode == 2
     assert b"Traceback" not in ended.stderr
     assert b"\n  remedy: " in ended.stderr
@@ -214,7 +216,7 @@ def test_a_terminal_is_told_in_lines_that_fit(folder: Path) -> None:
     finally:
         os.close(near)
     assert ended.returncode == 2
-    words = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60).stderr.split()
+    words = forked("plan", str(folder / "bad.toml")).stderr.split()
     assert " ".join(told).split() == words[: len(" ".join(told).split())]
     assert all(len(line) <= 40 or " " not in line.strip() for line in told) and len(told) > 2
     assert all(line.startswith("  ") for line in told[1:])

@@ -282,7 +282,7 @@ def test_bad_trials_are_an_exit_code_of_their_own(tmp_path: Path) -> None:
     assert call(calibrate, **NOTHING, made=folder, gate=False, as_json=True) == 1
 
 
-@pytest.mark.parametrize("columns", ["60", "100"])
+@pytest.mark.parametrize("columns", ["60", pytest.param("100", marks=pytest.mark.long)])
 def test_it_fits_a_narrow_terminal(
     columns: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from nearmetal.store.checksum import without_checksum
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
-from tests import journals
+from tests import journals, one_picture
 from tests.command_line import call, called, forked, started
 from tests.golden.make_run import FOLDER
 from tests.order import mock_run
@@ -88,7 +88,10 @@ def test_each_run_draws_an_order_of_its_own_unless_a_seed_is_named(study: Path, 
     )
 
 
-@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize(
+    "cost",
+    [pytest.param(cost, marks=() if cost in ("ready", "memory_overhead") else pytest.mark.long) for cost in COSTS],
+)
 def test_what_it_costs_can_be_what_a_verdict_is_about(study: Path, tmp_path: Path, cost: str) -> None:
     study.write_text(study.read_text().replace('kind = "http"', f'kind = "http"\nprimary = "{cost}"'))
     run = tmp_path / "run"
@@ -136,7 +139,7 @@ def study(tmp_path: Path) -> Path:
 
 def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "somewhere" / "else"
-    ended = started("run", str(study), "-o", str(folder))
+    ended = started("run", str(study), "-o", str(folder), program=one_picture.COMMAND)
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"^4 trials ok in \d+ s$", ended.stdout, re.MULTILINE), ended.stdout
     again = forked("resume", str(folder))
@@ -165,7 +168,7 @@ def test_a_runs_end_tells_how_many_trials_in_what_time_and_ls_finds_it_anywhere(
     ("fault", "status", "said"),
     [
         ("", 0, []),
-        ('label = "s"\nfault = "attach"', 1, []),
+        pytest.param('label = "s"\nfault = "attach"', 1, [], marks=pytest.mark.long),
         ('label = "s"\nfault = "attach"\nfault_on = [1, 2, 3]', 1, ["Withdrawn", "NothingToCompare"]),
     ],
 )
@@ -198,8 +201,10 @@ def test_a_run_that_lacks_its_end_alone_asks_for_no_machine(
     "asked",
     [
         '[factors.isolation]\nlevels = ["none", "user"]\n[machine]',
-        '[factors.x]\nlevels = ["none", "user"]\nsets = "machine.isolation"\n[machine]',
-        '[machine]\nisolation = "user"',
+        pytest.param(
+            '[factors.x]\nlevels = ["none", "user"]\nsets = "machine.isolation"\n[machine]', marks=pytest.mark.long
+        ),
+        pytest.param('[machine]\nisolation = "user"', marks=pytest.mark.long),
     ],
 )
 def test_a_run_goes_on_only_with_the_packages_that_its_factors_are_of(study: Path, tmp_path: Path, asked: str) -> None:
@@ -253,7 +258,7 @@ def test_a_run_whose_new_ledger_a_clean_looks_into_begins_another(
     assert len(looked) > 1
 
 
-@pytest.mark.parametrize("columns", [40, 60, 30])
+@pytest.mark.parametrize("columns", [40, *(pytest.param(columns, marks=pytest.mark.long) for columns in (60, 30))])
 def test_a_list_fits_a_narrow_terminal_and_a_folder_is_copied_whole(columns: int, tmp_path: Path) -> None:
     folder = shutil.copytree(FOLDER, tmp_path / "runs" / ("long-" * 12))
     damaged = shutil.copytree(FOLDER, tmp_path / "runs" / ("bad-" * 12))
@@ -277,7 +282,7 @@ def test_a_list_fits_a_narrow_terminal_and_a_folder_is_copied_whole(columns: int
 
 def test_a_run_whose_words_nobody_reads_goes_on_to_its_report(study: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    words = [sys.executable, "-m", "nearmetal", "run", str(study), "-o", str(folder)]
+    words = [*one_picture.COMMAND, "run", str(study), "-o", str(folder)]
     reader, writer = os.pipe()
     os.close(reader)
     with subprocess.Popen(words, stdout=writer, stderr=writer) as running:
@@ -317,7 +322,7 @@ def test_a_report_for_a_folder_that_is_not_there_is_refused(study: Path, tmp_pat
 
 
 def test_a_terminal_that_cannot_write_everything_loses_no_words_and_a_report_no_bytes(
-    study: Path, tmp_path: Path, one_engine: None
+    study: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     assert called("run", str(study), "-o", str(run)).returncode == 0
@@ -326,7 +331,7 @@ def test_a_terminal_that_cannot_write_everything_loses_no_words_and_a_report_no_
     shown = started("show", str(run), environment=as_ascii)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "\\xd7" in shown.stdout
-    assert started("report", str(run), environment=as_ascii).returncode == 0
+    assert started("report", str(run), environment=as_ascii, program=one_picture.COMMAND).returncode == 0
     assert (run / "report.html").read_bytes() == page
 
 

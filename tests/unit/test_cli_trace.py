@@ -17,7 +17,7 @@ from nearmetal import cli
 from nearmetal.errors import BadInput
 from nearmetal.report import drawing
 from nearmetal.trace import analyser, parquet
-from tests import captures
+from tests import captures, fork_server
 
 CLIENT, SERVER = "client.pcap", "server.pcap"
 Run = Callable[..., tuple[int, str, str]]
@@ -271,9 +271,9 @@ def test_tables_fit_a_narrow_terminal_and_are_whole(trace: Run, monkeypatch: pyt
 
 def piped(*words: str, capture: str = CLIENT) -> "subprocess.CompletedProcess[str]":
     """`nearmetal trace WORDS` at the end of a pipe."""
-    command = [sys.executable, "-m", "nearmetal", "trace", *words]
-    with subprocess.Popen(["cat", capture], stdout=subprocess.PIPE) as cat:
-        return subprocess.run(command, stdin=cat.stdout, capture_output=True, text=True, timeout=60)
+    ended = fork_server.run("trace", *words, given=Path(capture).read_bytes(), patience=60)
+    said = (stream.decode() for stream in (ended.stdout, ended.stderr))
+    return subprocess.CompletedProcess(ended.args, ended.returncode, *said)
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0"])

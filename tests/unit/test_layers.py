@@ -26,11 +26,19 @@ Graph = Mapping[str, frozenset[str]]
 @cache
 def graph(with_types: bool = False) -> Graph:
     """All modules of ours. With types: also what is imported for a type checker alone."""
+    return {name: found[with_types] for name, found in _read_imports().items()}
+
+
+@cache
+def _read_imports() -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
+    """Of each module, without and with those for types. A tree is let go at once: all of them are slow to walk."""
     files = {_dotted(file): file for file in (_ROOT / "nearmetal").rglob("*.py")}
-    return {
-        name: imports_of(name, ast.parse(file.read_bytes()), file.name == "__init__.py", files.keys(), with_types)
-        for name, file in files.items()
-    }
+    found = {}
+    for name, file in files.items():
+        tree, is_package = ast.parse(file.read_bytes()), file.name == "__init__.py"
+        without, including = (imports_of(name, tree, is_package, files.keys(), types) for types in (False, True))
+        found[name] = (without, including)
+    return found
 
 
 def _dotted(file: Path) -> str:
@@ -45,6 +53,8 @@ def imports_of(name: str, tree: ast.AST, is_package: bool, known: Set[str], with
 
 def _named(tree: ast.AST, folder: str, known: Set[str], with_types: bool) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            continue  # no statement is in it, and there are most of these
         is_for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         if is_for_types and not with_types:
             continue
@@ -166,7 +176,8 @@ def test_a_handles_data_is_read_by_its_plugin_alone() -> None:
     readers = {
         _dotted(file)
         for file in (_ROOT / "nearmetal").rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_bytes()))
+        if b".data" in (content := file.read_bytes())
+        for node in ast.walk(ast.parse(content))
         if isinstance(node, ast.Attribute) and node.attr == "data"
         if isinstance(node.value, ast.Name | ast.Attribute) and "handle" in ast.unparse(node.value)
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import one_picture
+from tests import fork_server
 from tests.notebooks import FOLDER, execute_cell, execute_notebook, list_notebooks, read_notebook
 
 
@@ -14,12 +14,13 @@ from tests.notebooks import FOLDER, execute_cell, execute_notebook, list_noteboo
 def test_a_notebook_prints_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mended by `python -m tests.notebooks`. Nobody looks at the pictures of its reports."""
 
-    def run_with_one_picture(command: list[str], **options: Any) -> Any:
+    def run_forked(command: list[str], **_: Any) -> Any:
         assert command[1:3] == ["-m", "nearmetal"]
-        return run_program([*one_picture.COMMAND, *command[3:]], **options)
+        ended = fork_server.run(*command[3:], patience=120, one_picture=True)
+        ended.check_returncode()
+        return ended
 
-    run_program = subprocess.run
-    monkeypatch.setattr(subprocess, "run", run_with_one_picture)
+    monkeypatch.setattr(subprocess, "run", run_forked)
     notebook = read_notebook(path)
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     shown = ["".join(line for output in cell["outputs"] for line in output["text"]) for cell in cells]

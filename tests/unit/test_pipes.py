@@ -15,7 +15,7 @@ def shell(text: str) -> "subprocess.CompletedProcess[bytes]":
 @pytest.mark.parametrize(
     ("words", "closed"),
     [
-        pytest.param(words, closed, marks=() if words == "ls" or closed == "<&- >&-" else pytest.mark.long)
+        pytest.param(words, closed, marks=() if words == "ls" else pytest.mark.long)
         for words in ("--help", "ls", "ls --json", "studies")
         for closed in (">&-", "<&-", "<&- >&-")
     ],
@@ -25,7 +25,7 @@ def test_a_closed_stream_is_no_failure(words: str, closed: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize("form", ["json", pytest.param("csv", marks=pytest.mark.long)])
 def test_that_nobody_reads_a_report_to_its_end_is_no_failure(form: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "nearmetal", "report", str(FOLDER), "--format", form],

@@ -100,7 +100,11 @@ def told_by_doctor(theirs: dict[str, str]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("group", "module"),
-    [*((group, "1 / 0") for group in ("treatments", "workloads", "observers", "sections")), ("treatments", ODD)],
+    [
+        ("treatments", "1 / 0"),
+        *(pytest.param(group, "1 / 0", marks=pytest.mark.long) for group in ("workloads", "observers", "sections")),
+        ("treatments", ODD),
+    ],
 )
 def test_doctor_tells_of_it_whatever_it_would_be(tmp_path: Path, group: Group, module: str) -> None:
     (told,) = told_by_doctor(beside_nearmetal(tmp_path, group, module))
@@ -108,7 +112,9 @@ def test_doctor_tells_of_it_whatever_it_would_be(tmp_path: Path, group: Group, m
     assert "fatal=False" in told
 
 
-@pytest.mark.parametrize(("group", "name"), [("environments", "mock"), ("sections", "method")])
+@pytest.mark.parametrize(
+    ("group", "name"), [("environments", "mock"), pytest.param("sections", "method", marks=pytest.mark.long)]
+)
 def test_doctor_goes_on_where_two_packages_provide_a_name(tmp_path: Path, group: Group, name: str) -> None:
     (told,) = told_by_doctor(beside_nearmetal(tmp_path, group, "plugin = 1", name))
     assert f"what='{group}'" in told and "lame_one:plugin and nearmetal itself both provide" in told

@@ -107,7 +107,7 @@ def test_an_interval_that_failures_leave_open_has_no_width() -> None:
     assert half_width([BootNoise(differences, 2, failing=0.09)], 14, 0.05) is None
 
 
-@pytest.mark.parametrize("failing", [0.1, 0.25, 0.3])
+@pytest.mark.parametrize("failing", [pytest.param(0.1, marks=pytest.mark.long), 0.25, 0.3])
 def test_what_is_promised_is_found_also_where_many_blocks_have_a_failure(failing: float) -> None:
     """By the project's own test. A failure of either side, together, is 0 whatever the true difference."""
     generator = np.random.default_rng(5)

@@ -201,7 +201,15 @@ def test_a_run_whose_path_is_no_text_is_told_and_left_out(run: Path, ask: Asking
     assert "odd\udcff: this path is not UTF-8" in ask.said[-1]
 
 
-@pytest.mark.parametrize(("name", "beside"), [("run[1]", "run1"), ("a*b", "axb"), ("q?z", "qyz"), (r"b\[1]", "b[1]")])
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("run[1]", "run1"),
+        pytest.param("a*b", "axb", marks=pytest.mark.long),
+        pytest.param("q?z", "qyz", marks=pytest.mark.long),
+        (r"b\[1]", "b[1]"),
+    ],
+)
 def test_a_folders_name_is_no_pattern(name: str, beside: str, ask: Asking, tmp_path: Path) -> None:
     """Neither a run's, which gave the figures of the one beside it, nor that of what is kept."""
     run, other = tmp_path / "runs" / name, tmp_path / "runs" / beside
@@ -315,8 +323,8 @@ def test_scripts_get_json_that_any_reader_reads(run: Path, capsys: pytest.Captur
 @pytest.mark.usefixtures("home")
 def test_of_many_rows_people_get_the_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without all of them in memory."""
-    data.ask_runs("SELECT i FROM range(20_000_000_000) r(i) LIMIT 3_000_000_000", [run], "text")
-    assert "and 2,999,999,900 more rows" in capsys.readouterr().out
+    data.ask_runs("SELECT i FROM range(20_000_000_000) r(i) LIMIT 300_000_000", [run], "text")
+    assert "and 299,999,900 more rows" in capsys.readouterr().out
     data.ask_runs("SELECT i FROM range(100) r(i)", [run], "text")
     assert "more row" not in capsys.readouterr().out
 
@@ -524,7 +532,7 @@ def test_a_question_that_takes_long_is_ended_by_ctrl_c(run: Path) -> None:
     asked = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         with pytest.raises(subprocess.TimeoutExpired):
-            asked.wait(3)
+            asked.wait(2)
         asked.send_signal(signal.SIGINT)
         _, said = asked.communicate(timeout=30)
     finally:

@@ -326,7 +326,7 @@ def placed(element: ElementTree.Element, x: float, y: float) -> Iterator[tuple[E
 
 
 @pytest.mark.parametrize("width", [charts.WIDE, charts.NARROW])
-@pytest.mark.parametrize("names", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("names", [pytest.param(SHORT, marks=pytest.mark.long), LONG], ids=["short", "long"])
 def test_no_text_is_cut_or_runs_into_another_or_out_of_the_picture(names: tuple[str, ...], width: int) -> None:
     for spec, told in pictures(names, width):
         svg = draw_picture(spec).svg

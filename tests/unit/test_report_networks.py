@@ -40,7 +40,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def chapters(folder: RunFolder) -> dict[str, Section]:
-    return {section.name: section for section in make_sections(read(folder)) if section.name in OURS}
+    """They are made once of each folder: a test that changes a run asks for them after it, or of a copy."""
+    if folder.path not in _MADE:
+        _MADE[folder.path] = {one.name: one for one in make_sections(read(folder)) if one.name in OURS}
+    return _MADE[folder.path]
+
+
+_MADE: dict[Path, dict[str, Section]] = {}
 
 
 def table(section: Section, name: str) -> list[dict[str, object]]:
@@ -359,6 +365,7 @@ def test_a_document_that_is_none_is_no_step(shared: RunFolder, tmp_path: Path) -
 # ── All of it ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.long  # as of any run, in test_report.py
 def test_the_folder_alone_gives_the_same_bytes_wherever_it_lies(shared: RunFolder, tmp_path: Path) -> None:
     contents = []
     for name in ("here", "there"):

@@ -101,7 +101,7 @@ def test_runs_are_taken_together_and_those_with_other_repeats_are_not() -> None:
     assert len(both.made) == 2
 
 
-@pytest.mark.parametrize("power", [0.8, 0.95])
+@pytest.mark.parametrize("power", [0.8, pytest.param(0.95, marks=pytest.mark.long)])
 def test_the_number_of_blocks_finds_what_is_to_be_detected(power: float) -> None:
     """Simulated studies of that number, and of a few less, with nearmetal's own test."""
     of = study(f"design.power={power}", "design.detect=2.1%")
@@ -111,7 +111,7 @@ def test_the_number_of_blocks_finds_what_is_to_be_detected(power: float) -> None
     generator = np.random.default_rng(5)
     shares = []
     for blocks in (sizing.blocks, sizing.blocks - 4):
-        drawn = generator.choice(noise().differences, (2_000, blocks)) + math.log(1.021)
+        drawn = generator.choice(noise().differences, (600, blocks)) + math.log(1.021)
         p = [signed_rank(one, plan.level, 1e-12).p for one in drawn]
         shares.append(np.mean([one is not None and one <= plan.level for one in p]))
     assert shares[0] >= power - 0.02 > shares[1]
@@ -122,7 +122,7 @@ def test_precision_is_half_the_width_of_intervals() -> None:
     plan = planned(of)
     sizing = size_blocks(plan, Evidence(BOTH), of.design)
     assert sizing is not None and sizing.aim == "precision"
-    drawn = np.random.default_rng(6).choice(noise().differences, (1_000, sizing.blocks))
+    drawn = np.random.default_rng(6).choice(noise().differences, (250, sizing.blocks))
     found = [signed_rank(one, plan.level, 1e-12).interval for one in drawn]
     halves = [(high - low) / 2 for low, high in filter(None, found)]
     assert np.mean(np.array(halves) <= math.log(1.01)) == pytest.approx(0.8, abs=0.06)

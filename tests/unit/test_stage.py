@@ -58,7 +58,7 @@ async def test_output_that_was_cut_off_is_never_taken_for_the_whole(stream: str,
 async def test_output_without_an_end_has_one_reason_however_slow_the_machine_is() -> None:
     """It is cut off long before the limit ends it."""
     with pytest.raises(ToolFailed, match="`sh` printed more than 16 MiB to its stdout"):
-        await ended("sh", "-c", "yes", limit=5)
+        await ended("sh", "-c", "yes", limit=2)
 
 
 async def test_who_killed_what_runs_is_told_with_what_it_ran() -> None:

@@ -156,6 +156,7 @@ def test_a_manifest_of_an_earlier_version_has_no_checksum_and_is_read_as_before(
 # ── Two bits ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.long
 def test_each_pair_of_flipped_bits_is_told_of_which_one_is_in_the_checksum() -> None:
     line = add_checksum(DOCUMENT)
     bits = 8 * len(line)

@@ -25,7 +25,7 @@ NESTED = tomllib.loads(GOOD)
 QUICKSTART = tomllib.loads(studies.read_study_file("quickstart"))
 PLACE = re.compile(r"s\.toml(:[0-9]+|, --set .*)", re.DOTALL)
 
-THOROUGH = settings(max_examples=2 * settings().max_examples, suppress_health_check=list(HealthCheck))
+THOROUGH = settings(suppress_health_check=list(HealthCheck))
 
 
 def answered(text: str, *overrides: str) -> Study | None:
