@@ -20,7 +20,9 @@ LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
 
 _MEASURING = "measuring.lock"
-_NAMED = re.compile(rb'^process ([0-9]+)$|"process": ?([0-9]+)')
+_NAMED = re.compile(rb'^process ([0-9]+)\b|"process": ?([0-9]+)')
+_LONGEST_HOLDER = 5000
+"""Characters: a path has at most 4,096."""
 _AGAIN = 0.05
 """Seconds between two attempts."""
 _LOOKS = 3
@@ -42,23 +44,23 @@ def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
 
 
 @contextmanager
-def measuring(say: Say = ignore_text) -> Iterator[int]:
+def measuring(say: Say = ignore_text, what: str = "") -> Iterator[int]:
     """One measurement at a time on a host, and nothing that would disturb it. Other homes are seen, not kept out.
 
-    HostCannot, also if somebody who came by SSH measures here.
+    `what` is measured: who has to wait is told so. HostCannot, also if somebody who came by SSH measures here.
 
     The descriptor that bears the lock: a process that has it too holds the lock as long as it lives.
     """
     path = Paths.default().state / _MEASURING
     busy = "another run is measuring on this host"
-    with exclusive(path, busy, say) as descriptor, host_lock.share_here(), others.present():
+    with exclusive(path, busy, say, what) as descriptor, host_lock.share_here(), others.present():
         yield descriptor
 
 
 @contextmanager
-def exclusive(path: Path, busy: str, say: Say = ignore_text) -> Iterator[int]:
-    """Hold a lock on a file, which says who does, and give its descriptor. HostCannot, with what is busy and who, when
-    somebody else has it.
+def exclusive(path: Path, busy: str, say: Say = ignore_text, what: str = "") -> Iterator[int]:
+    """Hold a lock on a file, which says who does and for what, and give its descriptor. HostCannot, with what is busy
+    and who, when somebody else has it.
 
     OSError, which names the file.
     """
@@ -66,11 +68,12 @@ def exclusive(path: Path, busy: str, say: Say = ignore_text) -> Iterator[int]:
     with path.open("a+") as file:
         if not lock_after_the_dead(file, LIMITS.boot, say):
             file.seek(0)
-            holder = file.read().strip()
+            holder = file.read(_LONGEST_HOLDER).strip()
             raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends")
         try:
             file.truncate(0)
-            os.write(file.fileno(), f"process {os.getpid()}".encode())  # what a file object keeps fails once more later
+            holder = f"process {os.getpid()}{what and ': '}{what}"
+            os.write(file.fileno(), holder.encode())  # what a file object keeps fails once more later
         except OSError as error:
             error.filename = error.filename or str(path)
             raise
