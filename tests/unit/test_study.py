@@ -2,6 +2,7 @@
 
 import pytest
 
+from nearmetal.errors import BadInput
 from nearmetal.planning.plan import digest_study
 from nearmetal.study import study_file
 from tests.unit.study_text import GOOD, refused
@@ -196,7 +197,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ('duration = "1s"', f"paths = {['/'] * 1001}", "paths", "`paths` has 1,001 entries it must have at most 1,000"),
     (
         'kind = "http"\nworkers = "{workers}"\nduration = "1s"\nprimary = "throughput"',
-        'kind = "command"\nresponse = "rate"\njson = "{workers}"\nargv = []',
+        'kind = "command"\nresponse = "rate"\nargv = []\njson = "{workers}"',
         "argv",
         "`argv` is empty it must have at least 1 entry",
     ),
@@ -231,6 +232,42 @@ def test_each_mistake_is_told_with_its_line_and_a_remedy(old: str, new: str, pla
 
 def _lines(text: str) -> list[tuple[int, str]]:
     return list(enumerate(text.splitlines(), 1))
+
+
+def test_all_mistakes_of_one_kind_are_told_at_once_in_the_order_of_lines() -> None:
+    text = GOOD.replace("vcpus = 2", 'vcpus = "two"\nmemroy = 1').replace("margin =", "magrin =")
+    text = text.replace("question =", "qestion =")
+    told = [str(one).splitlines()[0] for one in split(refused(text))]
+    assert told == [
+        "s.toml:2: unknown key `qestion`",
+        "s.toml:21: `machine.vcpus` cannot be 'two'",
+        "s.toml:22: unknown key `machine.memroy`",
+        "s.toml:43: unknown key `design.magrin`",
+    ]
+    assert str(refused(text)).count("\n  remedy: ") == len(told)
+
+
+def test_a_key_that_is_missing_and_misspelt_is_one_mistake() -> None:
+    text = GOOD.replace("blocks = 6", "blocks = { min = 8, maxx = 40 }")
+    assert [one.what for one in split(refused(text))] == ["unknown key `design.blocks.maxx`"]
+
+
+def test_each_workload_and_environment_is_told_of() -> None:
+    text = GOOD.replace('duration = "1s"', 'durtion = 1\nwrkers = 2\n[[workloads]]\nname = "b"\nkind = "http"\nrat = 1')
+    told = [one.what for one in split(refused(text))]
+    assert told == [f"unknown key `{key}` in a workload of kind http" for key in ("durtion", "wrkers", "rat")]
+    text = GOOD.replace("speed = 0.5", "spede = 1").replace('kind = "mock"', 'kind = "mok"', 1)
+    assert [one.remedy for one in split(refused(text))] == ["did you mean `mock`?", "did you mean `speed`?"]
+
+
+def test_of_very_many_mistakes_the_first_are_told() -> None:
+    text = GOOD.replace("vcpus = 2", "\n".join(f"x{number} = 1" for number in range(100)))
+    told = split(refused(text))
+    assert len(told) == 21 and told[0].what == "unknown key `machine.x0`" and told[-1].what == "and 80 more mistakes"
+
+
+def split(error: BadInput) -> list[BadInput]:
+    return [error, *error.others]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

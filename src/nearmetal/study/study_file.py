@@ -12,12 +12,14 @@ from nearmetal.errors import BadInput
 from nearmetal.model import PRETENDED, Study
 from nearmetal.study.checks import check
 from nearmetal.study.checks.hosts import place_roles
+from nearmetal.study.checks.levels import list_unknown_settings
 from nearmetal.study.lines import KeyPath
 from nearmetal.study.text import (
     DEEPEST,
     StudyText,
     did_you_mean,
     explain_error,
+    join_mistakes,
     parse,
     refuse_what_nothing_takes,
     show_value,
@@ -218,7 +220,9 @@ def _check_study(raw: dict[str, Any], where: StudyText) -> Study:
     try:
         study: Study = Study.model_validate(raw, context=AS_WRITTEN)
     except ValidationError as error:
-        raise explain_error(error, raw, where) from None
+        machine = raw.get("machine")
+        unknown = list_unknown_settings(machine, where) if isinstance(machine, dict) else []
+        raise join_mistakes([explain_error(error, raw, where), *unknown]) from None
     if "environment" not in study.clients.model_fields_set and _is_pretended(study):
         study = study.model_copy(update={"clients": study.clients.model_copy(update={"environment": PRETENDED})})
     study = place_roles(study, where)
