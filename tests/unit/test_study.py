@@ -5,6 +5,7 @@ import pytest
 from nearmetal.errors import BadInput
 from nearmetal.planning.plan import digest_study
 from nearmetal.study import study_file
+from nearmetal.study.key_paths import cut_text
 from tests.unit.study_text import GOOD, refused
 
 
@@ -43,7 +44,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("blocks = 6", 'blocks = "6"', "blocks", "`design.blocks` cannot be '6'"),
     ("blocks = 6", "blocks = true", "blocks", "`design.blocks` cannot be true"),
     ("blocks = 6", "blocks = 2.0", "blocks", "`design.blocks` cannot be 2.0"),
-    ("blocks = 6", "blocks = 1000000000", "[factors]|[design]", "more than 1,000,000 trials"),
+    ("blocks = 6", "blocks = 1000000000", "blocks =", "more than 1,000,000 trials"),
     ("seed = 1", "repeats = 1000000000", "[factors]|[design]", "more than 1,000,000 trials"),
     ("seed = 1", "repeats = 0", "repeats", "at least 1"),
     ("seed = 1", "seed = 1.5", "seed", "it must be a whole number"),
@@ -279,6 +280,20 @@ def test_a_file_of_something_else_is_told(number: int) -> None:
 def test_a_number_too_long_for_python_is_told() -> None:
     refused(GOOD.replace("seed = 1", f"seed = {'9' * 5000}"))
     refused(GOOD.replace("vcpus = 2", f"vcpus = -{'9' * 4000}"))
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "999999999"])
+def test_an_option_is_named_as_it_was_typed(number: str) -> None:
+    for typed in (None, {f"design.blocks={number}": f"--blocks {number}"}):
+        told = refused(GOOD, overrides=[f"design.blocks={number}"], typed=typed)
+        assert told.where.startswith("s.toml, --blocks 999" if typed else "s.toml, --set design.blocks=999")
+        assert "--set" not in told.remedy and "9223" not in told.remedy
+        assert "1,000,000 trials" in told.remedy + told.what
+
+
+def test_a_quotation_that_is_cut_is_closed() -> None:
+    assert cut_text("'" + 300 * "a" + "'", 100) == "'" + 99 * "a" + "…'"
+    assert refused(GOOD.replace('"good"', f'"{"a b" * 100}"')).what.endswith("…'")
 
 
 def test_nesting_without_end_is_told() -> None:

@@ -130,7 +130,14 @@ def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
     return f"did you mean `{near[0]}`?" if near else f"{what}: {', '.join(choices) or 'none'}"
 
 
+MOST_TRIALS = 1_000_000
+"""Of a study."""
+
 _LEAST = -(2**63)
+_RANGES: Mapping[KeyPath, str] = {
+    ("design", "blocks"): f"write a whole number from 1 on; a study has at most {MOST_TRIALS:,} trials in all"
+}
+"""Of keys of which more can be said than what TOML has."""
 
 
 def refuse_what_nothing_takes(where: StudyText, raw: Mapping[str, Any]) -> None:
@@ -146,6 +153,8 @@ def refuse_what_nothing_takes(where: StudyText, raw: Mapping[str, Any]) -> None:
         if isinstance(value, float) and value - value != 0:
             raise where.make_error(path, f"`{join_path(path)}` cannot be {value}", "write a finite number")
         if isinstance(value, int) and not _LEAST <= value < -_LEAST:
+            if path in _RANGES:
+                raise where.make_error(path, f"`{join_path(path)}` is out of range", _RANGES[path])
             what = f"`{join_path(path)}` is no number of 64 bits, which TOML has"
             raise where.make_error(path, what, f"write one from {_LEAST} to {-_LEAST - 1}")
 
