@@ -98,6 +98,7 @@ class OnThisHost:
 
     @asynccontextmanager
     async def open(self, resolved: Sequence[Resolved], run: str, say: Say) -> AsyncIterator[RunBlocks]:
+        files.make_folder(Paths.default().state)
         with nullcontext() if is_pretended(resolved) else measuring(say, run) as lock:
             kept = () if lock is None else (lock,)
 
