@@ -49,6 +49,8 @@ class _Plain(Console):
 
     def _hang_lines(self, text: Text, width: int) -> Text:
         """Lines folded between words, and what goes on below begins further in."""
+        if text.no_wrap or text.overflow not in (None, "fold"):
+            return text
         if "\n" not in text.plain and text.cell_len <= width:
             return text
         folded = list[Text]()

@@ -36,7 +36,7 @@ SAME = "the same in all blocks"
 
 _COSTS = {
     "cpu_per_event": "host CPU time per event",
-    "host_memory": "memory of the host",
+    "host_memory": "host memory",
     "memory_overhead": "memory beyond the guest's own",
     "ready": "time to ready",
 }
