@@ -213,6 +213,8 @@ def bundle(run: Path, output: Path | None) -> None:
     place = output.resolve()
     if output.name == "-" or (place.exists() and not place.is_file()):
         raise BadInput("a bundle is written to a file", str(output), "name one by -o")
+    if place.exists():
+        raise BadInput("a file is there already", str(output), "name another by -o, or remove it")
     pattern = find_homes()
     parts, homes = _collect_parts(folder, pattern)
     about = _describe_run(folder)
