@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
 
 _MEASURING = "measuring.lock"
+_PRETENDING = "pretending"
 _NAMED = re.compile(rb'^process ([0-9]+)\b|"process": ?([0-9]+)')
 _LONGEST_HOLDER = 5000
 """Characters: a path has at most 4,096."""
@@ -58,6 +60,26 @@ def measuring(say: Say = ignore_text, what: str = "") -> Iterator[int]:
 
 
 @contextmanager
+def pretending() -> Iterator[int]:
+    """A lock that each run of pretended machines has for itself: who cleans waits for what is left of a dead one.
+
+    The descriptor that bears it, as of `measuring`. OSError.
+    """
+    folder = Paths.default().state / _PRETENDING
+    folder.mkdir(parents=True, exist_ok=True)
+    unseen = folder / secrets.token_hex(8)
+    path = unseen.with_suffix(".lock")  # it is locked before it is seen
+    with unseen.open("x") as file:
+        try_lock(file)
+        os.write(file.fileno(), f"process {os.getpid()}".encode())
+        unseen.rename(path)
+        try:
+            yield file.fileno()
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
 def exclusive(path: Path, busy: str, say: Say = ignore_text, what: str = "") -> Iterator[int]:
     """Hold a lock on a file, which says who does and for what, and give its descriptor. HostCannot, with what is busy
     and who, when somebody else has it.
@@ -82,8 +104,11 @@ def exclusive(path: Path, busy: str, say: Say = ignore_text, what: str = "") -> 
 
 def wait_for_dead_run(say: Say = ignore_text) -> None:
     """Wait while what is left of a run whose controller is dead puts right what it made. Nobody else is waited for."""
-    with contextlib.suppress(FileNotFoundError), (Paths.default().state / _MEASURING).open("r") as file:
-        lock_after_the_dead(file, LIMITS.boot, say)
+    state = Paths.default().state
+    for path in (state / _MEASURING, *(state / _PRETENDING).glob("*.lock")):
+        with contextlib.suppress(FileNotFoundError), path.open("r") as file:
+            if lock_after_the_dead(file, LIMITS.boot, say) and path.parent != state:
+                path.unlink()
 
 
 def lock_after_the_dead(file: int | IO[Any], limit: float, say: Say = ignore_text) -> bool:

@@ -4,7 +4,7 @@ import datetime
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from nearmetal.isolate import standing
 from nearmetal.lab import clean, host_lock, others, rootless
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import OpenSite
-from nearmetal.lab.lock import measuring
+from nearmetal.lab.lock import measuring, pretending
 from nearmetal.lab.machines import kept
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
@@ -98,9 +98,7 @@ class OnThisHost:
 
     @asynccontextmanager
     async def open(self, resolved: Sequence[Resolved], run: str, say: Say) -> AsyncIterator[RunBlocks]:
-        files.make_folder(Paths.default().state)
-        with nullcontext() if is_pretended(resolved) else measuring(say, run) as lock:
-            kept = () if lock is None else (lock,)
+        with pretending() if is_pretended(resolved) else measuring(say, run) as lock:
 
             async def run_blocks(
                 folder: RunFolder,
@@ -114,7 +112,7 @@ class OnThisHost:
                     async with aclosing(opener(hosts, say)) as open_site:
                         # Each block has them too; so nobody takes one between two blocks.
                         await host_lock.hold_all(list_hosts(resolved) & hosts.keys(), open_site)
-                        return await runner.run(folder, BlockProcesses(say, *kept), hosts, (*listeners, notes), changed)
+                        return await runner.run(folder, BlockProcesses(say, lock), hosts, (*listeners, notes), changed)
                 finally:
                     forget_live(folder)
 
