@@ -345,7 +345,7 @@ class OnSimulatedSites:
         return
 
     @asynccontextmanager
-    async def open(self, resolved: Sequence[Resolved], say: Say) -> AsyncIterator[RunBlocks]:
+    async def open(self, resolved: Sequence[Resolved], run: str, say: Say) -> AsyncIterator[RunBlocks]:
         configure_dask()
         began = time.monotonic()
         address = await self.sites.start(self.folder)

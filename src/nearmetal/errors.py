@@ -61,6 +61,11 @@ def message_of(error: BaseException) -> str:
 
 class BadInput(NearmetalError):
     exit_code = ExitCode.BAD_INPUT
+    others: "tuple[BadInput, ...]" = ()
+    """What else is wrong with the same file."""
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *map(str, self.others)])
 
 
 class HostCannot(NearmetalError):

@@ -179,7 +179,6 @@ def test_one_that_is_killed_while_it_measures(tmp_path: Path, said: Said) -> Non
     running = held_after(folder.path, 3, "run", study, "-o", folder.path)
     try:
         all_say("running", folder, said)
-        assert said("run", study, "-o", tmp_path / "other")[0] == 3
     finally:
         running.kill()
         running.wait()

@@ -28,7 +28,7 @@ def fairness(*of: tuple[dict[str, Any], dict[str, Any]]) -> dict[tuple[str, str]
 
 
 HOST, DOCKER = {"environment": "host"}, {"environment": "docker"}
-SAME = {("binaries", "1 of the programs under test"): {"host": "identical", "docker": "identical"}}
+SAME = {("binaries", "the program under test"): {"host": "identical", "docker": "identical"}}
 
 
 def test_only_what_differs_is_in_the_diff() -> None:
@@ -131,7 +131,7 @@ def test_an_environment_that_is_told_apart_is_so_for_its_clients_too() -> None:
     )
     rows = run(manifest().model_copy(update={"fairness": machines}), []).fairness
     each = {"host", "environment=docker nic=a", "environment=docker nic=b"}
-    assert {row.fact for row in rows if set(row.values) == each} >= {"client: 1 of the programs under test"}
+    assert {row.fact for row in rows if set(row.values) == each} >= {"client: the program under test"}
     assert not [row for row in rows if not set(row.values) <= each]
 
 

@@ -109,3 +109,10 @@ def test_the_warning_begins_at_the_margin(mean: float, expected: bool) -> None:
     one = contrast(ratio=1.0, interval=(0.99, 1.01), equivalence=(1 / 1.02, 1.02), means=found)
     assert is_unlike_typical(one) == expected
     assert not is_unlike_typical(one.model_copy(update={"ratio": math.inf}))
+
+
+@pytest.mark.parametrize(("blocks", "expected"), [(2, False), (5, False), (6, True)])
+def test_so_few_boots_show_none_that_is_far_from_the_others(blocks: int, expected: bool) -> None:
+    found = Means(blocks=blocks, ratio=1.5, interval=None, worse=0, spread=None)
+    one = contrast(ratio=1.0, interval=(0.99, 1.01), equivalence=(1 / 1.02, 1.02), means=found)
+    assert is_unlike_typical(one) == expected

@@ -12,6 +12,7 @@ from nearmetal.analysis import two_runs
 from nearmetal.analysis.apart import apart
 from nearmetal.analysis.changes import ResponseChange
 from nearmetal.analysis.gates import parse_gate
+from nearmetal.analysis.reality import about_reality
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.two_runs import Comparison, StoredRun, is_worse
 from nearmetal.model import Blame, Response, TrialStatus
@@ -154,6 +155,27 @@ def test_a_run_whose_container_kept_something_from_it_says_so() -> None:
     ((run, text),) = [(one.run, one.text) for one in found.warnings if one.code == "contained"]
     assert (run, text.partition(": ")[0]) == ("after", f"nearmetal ran in a container without {lacked}")
     assert [(row.group, row.fact) for row in found.apart] == [("container", "lacks")]
+
+
+def test_of_pretended_machines_nothing_is_told_of_the_host() -> None:
+    host = {"container": {"lacks": ["--network=host"]}, "virtualization": {"hypervisor": "KVM"}}
+    run = ran(steady)
+    real = run.manifest.model_copy(update={"host": host, "rootless": ("no limit",)})
+    mock = {"kind": "mock"}
+    resolved = tuple(
+        one.model_copy(
+            update={
+                "environment": one.environment.model_copy(update=mock),
+                "clients": one.clients.model_copy(
+                    update={"environment": one.clients.environment.model_copy(update=mock)}
+                ),
+            }
+        )
+        for one in real.plan.resolved
+    )
+    pretended = real.model_copy(update={"plan": real.plan.model_copy(update={"resolved": resolved})})
+    told = [{one.code for one in about_reality(manifest, run.records)} for manifest in (real, pretended)]
+    assert told == [{"rootless", "contained", "nested"}, set()]
 
 
 def test_what_is_the_same_is_not_among_what_is_not() -> None:

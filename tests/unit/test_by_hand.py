@@ -27,7 +27,7 @@ from nearmetal.lab.cpus.limits import limits_found
 from nearmetal.lab.image import Recipe, store
 from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import kept
-from nearmetal.model import Door, EnvironmentSpec, Finding, Handle, MachineSpec, Site
+from nearmetal.model import Door, EnvironmentSpec, Finding, Handle, MachineSpec, Resolved, Site
 from nearmetal.say import Say
 from tests.command_line import call, called, forked
 from tests.order import mock_run
@@ -67,8 +67,9 @@ def test_a_machine_is_up_until_down() -> None:
     assert "no machine 'one' is up" in refused(2, "down", "one")
 
 
-def test_a_run_says_beforehand_who_is_up_beside_it(tmp_path: Path) -> None:
+def test_a_run_says_beforehand_who_is_up_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for machines that are pretended: they use no CPU."""
+    monkeypatch.setattr(Resolved, "is_pretended", False)
     assert forked("up", "mock", "--name", "idle").returncode == 0
     busy = kept.everything()[0].model_copy(update={"name": "busy", "environment": "host"})
     (kept.folder() / "busy.json").write_text(busy.model_dump_json())

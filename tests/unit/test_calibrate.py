@@ -461,8 +461,9 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     for margin, within in ((0.01, ""), (0.05, "; within the margin of 5.0 % it counts as equivalent")):
         sentence = power_words.write_sentence(primes, margin)
         assert re.fullmatch(
-            r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks tell a difference of 1\.\d % in events "
-            rf"from none in 80 % of studies{within}; noise is known so far that it is \d\.\d % to \d\.\d %",
+            r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks find a difference of 1\.\d % in events "
+            rf"in 80 % of studies{within}. So few boots show the noise only roughly: it may take a difference of "
+            r"\d\.\d % to \d\.\d %",
             sentence,
         ), sentence
 

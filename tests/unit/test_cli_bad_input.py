@@ -401,3 +401,10 @@ def test_an_image_that_cannot_be_built_is_told(
     result = called("image", "build", *argv)
     assert result.returncode == 2 and said in result.stderr
     assert "remedy" in result.stderr
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "9" * 400 + "x"])
+def test_a_number_of_very_many_digits_is_told_as_it_was_typed(refused: Refused, folder: Path, number: str) -> None:
+    said = refused("plan", str(folder / "good.toml"), "--blocks", number)
+    assert "--blocks" in said and "--set" not in said and "from 1 on" in said
+    assert said.count("'") % 2 == 0

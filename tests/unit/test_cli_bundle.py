@@ -72,7 +72,18 @@ def test_a_bundle_is_read_as_its_run_is(run: Path, bundle: Path) -> None:
 def test_the_same_run_gives_the_same_bundle(run: Path, bundle: Path) -> None:
     before = bundle.read_bytes()
     (run / "manifest.json").touch()
-    assert called("bundle", str(run), "-o", str(bundle), environment={"HOME": HOME}).returncode == 0
+    again = run.with_name("again.tar.gz")
+    assert called("bundle", str(run), "-o", str(again), environment={"HOME": HOME}).returncode == 0
+    assert again.read_bytes() == before
+
+
+def test_a_file_that_is_there_is_not_replaced(run: Path, bundle: Path) -> None:
+    before = bundle.read_bytes()
+    for words in ((), ("-o", bundle.name)):
+        ended = called("bundle", "run", *words, cwd=run.parent)
+        assert ended.returncode == 2 and ended.stdout == ""
+        told = f"nearmetal: {bundle.name}: a file is there already\n  remedy: name another by -o, or remove it\n"
+        assert ended.stderr == told
     assert bundle.read_bytes() == before
 
 
@@ -80,7 +91,10 @@ def test_nobodys_home_is_in_it(run: Path, bundle: Path) -> None:
     assert HOME.encode() in (run / "manifest.json").read_bytes()
     assert b"somebody-of-a-test" not in gzip.decompress(bundle.read_bytes())
     assert "~/study.toml" in RunFolder.open(bundle).read_manifest().source
-    assert "1 path in a home folder" in called("bundle", str(run), "-o", str(bundle), environment={"HOME": HOME}).stderr
+    assert (
+        "1 path in a home folder"
+        in called("bundle", str(run), "-o", f"{bundle}.again", environment={"HOME": HOME}).stderr
+    )
 
 
 def test_its_list_is_metadata_that_names_each_file(run: Path, bundle: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_sound_run_is_kept_and_plan_says_by_it_what_a_study_sees(
         'kind = "sysbench"\ntest = "cpu"\nthreads = "{threads}"\n'
     )
     assert (
-        "primes: by the calibration of 1 Mar 2025 (mock), 8 blocks tell a difference of "
+        "primes: by the calibration of 1 Mar 2025 (mock), 8 blocks find a difference of "
         in called("plan", str(study)).stdout
     )
     sees = json.loads(called("plan", str(study), "--json").stdout)["sees"]

@@ -211,8 +211,8 @@ def test_runs_are_headed_by_what_they_are_and_below_it_where_they_lie(
     assert capsys.readouterr().out.splitlines()[:5] == [
         "before: golden of 2026-11-21T22:19:46+00:00: 16 trials ok",
         "  folder: before",
-        "after: golden of 2026-11-22T22:19:46+00:00: 8 trials ok; ",
-        "interrupted, 16 trials were planned",
+        "after: golden of 2026-11-22T22:19:46+00:00: 8 trials ok;",
+        "  interrupted, 16 trials were planned",
         f"  folder: {long}",
     ]
 

@@ -579,10 +579,10 @@ def test_a_list_tells_what_was_planned_what_was_repeated_and_what_came_to_nothin
     assert "  interrupted  3/4 and 2 again, 1 not ok\n" in listed(*fewer, *again)
     failed = [line | ({"status": "failed"} if line in trials else {}) for line in others]
     assert "  ended  4, none ok\n" in listed(*failed, end)
-    assert "  interrupted  2/4   \n" in listed(*others[: others.index(trials[2])])
+    assert "  interrupted  2/4\n" in listed(*others[: others.index(trials[2])])
     assert f"go on with: nearmetal resume {run}\n" in called("show", str(run)).stdout
     with hold_journal(journal):
-        assert "  running  2/4   \n" in called("ls", str(run)).stdout
+        assert "  running  2/4\n" in called("ls", str(run)).stdout
 
 
 SIZED = """

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pasted import DOCS, ELSEWHERE, align_lines, list_pages, list_shown, run_page
+from tests.command_line import called
+from tests.pasted import DOCS, ELSEWHERE, Place, align_lines, list_pages, list_shown, run_page
 
 
 @pytest.mark.parametrize("page", list_pages(), ids=lambda page: page.stem)
@@ -14,6 +15,14 @@ def test_what_a_page_shows_is_printed(page: Path, tmp_path: Path) -> None:
             align_lines(shown.prints, printed)
         except ValueError as error:
             raise AssertionError(f"{shown.command}: {error}; mend it by: python -m tests.pasted") from None
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_the_verdict_of_a_first_try_is_that_of_the_page(seed: int, tmp_path: Path) -> None:
+    """Here too each run draws its own noise, as a reader's does."""
+    Place(tmp_path, DOCS / "how-to" / "try-a-design.md")
+    ended = called("run", "try.toml", "-o", "try", "--seed", str(seed), cwd=tmp_path)
+    assert ended.returncode == 0 and "▼  different, worse " in ended.stdout + ended.stderr
 
 
 def test_every_reason_not_to_run_a_command_is_needed() -> None:

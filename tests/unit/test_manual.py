@@ -1,11 +1,16 @@
 """`nearmetal explain`: the manual's own text, of what people meet in messages."""
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from nearmetal.console.manual import PAGES, parse_page, read_entries
+from nearmetal.analysis.results import Verdict
+from nearmetal.console.manual import PAGES, find_entries, parse_page, read_entries
+from nearmetal.model.causes import Cause
+from nearmetal.model.record import COSTS, TrialStatus
+from nearmetal.report import words
 from tests.command_line import called
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +25,9 @@ ROOT = Path(__file__).parents[2]
         ("question", "a sentence for people; it heads the report"),
         ("workers", "workers"),
         ("machine.vcpus", "vcpus"),
+        ("Not worse", "the worse end of the interval lies within the margin"),
+        ("cpu_per_event", "the host's CPU time for each event"),
+        ("block", "one round in which each treatment runs every workload once"),
     ],
 )
 def test_a_word_is_explained_as_the_manual_has_it(word: str, said: str) -> None:
@@ -31,6 +39,37 @@ def test_a_word_is_explained_as_the_manual_has_it(word: str, said: str) -> None:
 def test_an_unknown_word_is_answered_with_the_nearest() -> None:
     ended = called("explain", "busyhost")
     assert ended.returncode == 2 and "did you mean `busy-host`?" in ended.stderr
+    parts = called("explain", "latency").stderr
+    assert "`latency_p50`" in parts and "`latency_mean`" in parts
+    assert "such as margin, busy-host, throughput or undecided" in called("explain", "qwertz").stderr
+
+
+def test_words_that_the_product_prints_are_entries() -> None:
+    """Verdicts, why there is none, statuses, causes, responses, and the glossary's words."""
+    entries = read_entries()
+    printed = {*Verdict, *TrialStatus, *words.REASONS, *Cause, *COSTS, "fairness", "interval", "treatment", "margin"}
+    assert [one for one in sorted(printed) if not find_entries(entries, one)] == []
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    rows = {row.strip() for row in re.findall(r"^\| ([^|]+) \|", glossary, re.MULTILINE)} - {
+        "---",
+        "word",
+        "verdict",
+        "status",
+    }
+    assert len(rows) > 50 and [row for row in sorted(rows) if not find_entries(entries, row.split(", ")[0])] == []
+
+
+def test_what_only_tests_use_is_no_entry() -> None:
+    told = find_entries(read_entries(), "docker")
+    assert len(told) > 2 and [entry for entry in told if "in make test" in dict(entry.about)] == []
+    assert [
+        entry for entry in find_entries(read_entries(), "qemu") if "milliseconds, median" in dict(entry.about)
+    ] == []
+
+
+def test_a_key_with_its_table_is_that_tables() -> None:
+    found = find_entries(read_entries(), "clients.cpus")
+    assert [one.heading for one in found] == ["[clients]", "What else is read back"]
 
 
 def test_no_row_keeps_its_links() -> None:

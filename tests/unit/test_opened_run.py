@@ -147,6 +147,21 @@ def test_nothing_in_latex_is_a_command_of_somebody_elses() -> None:
     assert "unbounded" in body and r"-- & 1.235 \\" in body and r"a\_b" in written
 
 
+def test_latex_has_the_columns_that_a_paper_prints(run: RunFolder) -> None:
+    written = called("export", str(run.path), "--table", "contrasts", "--format", "latex").stdout
+    head = written.split("\\toprule\n")[1].split("\n")[0].removesuffix(r" \\").split(" & ")
+    assert {"response", "treatment", "estimate", "low", "high", "p", "verdict"} <= set(head)
+    assert len(head) <= 12 and "better" not in head and "level" not in head
+    rows = written.split("\\midrule\n")[1].split("\n\\bottomrule")[0].splitlines()
+    assert {row.count(" & ") for row in rows} == {len(head) - 1}
+
+
+def test_what_is_the_same_in_all_rows_is_said_above_a_table_in_latex() -> None:
+    table = TidyTable(("workload", "treatment", "unit", "p"), [(("web",), [("a", "", 0.5), ("b", "", 0.25)])])
+    written = exports.write_latex(table)
+    assert "% in all rows: workload web\n" in written and "treatment & p" in written and "unit" not in written
+
+
 def test_a_spreadsheet_runs_nothing() -> None:
     table = TidyTable(("reason",), [((), [("=cmd()",)])])
     assert exports.write_csv(table) == "reason\n'=cmd()\n"

@@ -1,5 +1,6 @@
 """Runs of other homes are seen on a host, told of, and not kept out."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,13 +12,20 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from nearmetal.errors import HostCannot
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import doctor, others
 from nearmetal.lab.lock import measuring
+from nearmetal.model import Resolved
+from nearmetal.run.events import Event
+from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal import read_records
 from tests.command_line import called
 from tests.order import mock_run
 
-HELD = "from nearmetal.lab.lock import measuring\nwith measuring(): print('held', flush=True); input()"
+HELD = (
+    "from nearmetal.lab.lock import measuring\n"
+    "with measuring(what='study web, /runs/web-1'): print('held', flush=True); input()"
+)
 
 
 @contextmanager
@@ -141,11 +149,52 @@ def test_all_of_a_host_have_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_of_one_home_are_kept_apart(home: Path) -> None:
-    with another(home), pytest.raises(HostCannot, match="another run is measuring"), measuring():
+    with another(home) as process, pytest.raises(HostCannot) as refused, measuring():
         pass
+    told = f"another run is measuring on this host (process {process}: study web, /runs/web-1)"
+    assert refused.value.what == told
 
 
-async def test_trials_tell_of_another(tmp_path: Path) -> None:
+def test_a_run_is_named_to_those_that_wait_for_it(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resolved, "is_pretended", False)
+    lock = Path(home, "state", "measuring.lock")
+    study = tmp_path / "study.toml"
+    study.write_text(mock_run.STUDY)
+    assert called("run", str(study), "-o", "one", cwd=tmp_path).returncode == 0
+    assert lock.read_text() == f"process {os.getpid()}: study order, {tmp_path / 'one'}"
+    with another(home):
+        refused = called("run", str(study), "-o", "two", cwd=tmp_path)
+    assert refused.returncode == 3 and "study web, /runs/web-1" in refused.stderr
+    assert not (tmp_path / "two").exists()
+
+
+async def test_pretended_machines_neither_wait_nor_keep_others_waiting(tmp_path: Path, home: Path) -> None:
+    measured = []
+
+    def measure(event: Event) -> None:
+        with measuring():
+            measured.append(event)
+
+    said: list[str] = []
+    await mock_run.run(tmp_path / "first", listener=measure)
+    assert measured
+    with another(home):
+        _, records = await mock_run.run(tmp_path / "second", say=said.append)
+    assert [record.status for record in records] == ["ok"] * 4
+    assert [text for text in said if "disturbs" in text] == []
+    assert "another-run" not in {warned.code for record in records for warned in record.warnings}
+
+
+async def test_two_that_begin_at_once_in_one_folder_do_not_mix(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    ended = await asyncio.gather(*(mock_run.run(folder) for _ in range(2)), return_exceptions=True)
+    (refused,) = (one for one in ended if isinstance(one, BaseException))
+    assert isinstance(refused, BadInput | HostCannot)
+    assert len(list(read_records(RunFolder(folder).journal))) == 4
+
+
+async def test_trials_tell_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resolved, "is_pretended", False)
     with another(tmp_path / "one"):
         _, records = await mock_run.run(tmp_path / "first")
     text = "another nearmetal was at work on this host: each disturbed the other"
@@ -155,7 +204,8 @@ async def test_trials_tell_of_another(tmp_path: Path) -> None:
     assert "another-run" not in {warned.code for record in records for warned in record.warnings}
 
 
-def test_who_starts_a_run_is_told_of_another(tmp_path: Path) -> None:
+def test_who_starts_a_run_is_told_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resolved, "is_pretended", False)
     study = tmp_path / "study.toml"
     study.write_text(mock_run.STUDY)
     with another(tmp_path / "one") as process:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nearmetal import plugins
 from nearmetal.analysis.sequential import looks
 from nearmetal.errors import BadInput
-from nearmetal.model import BlockPlan, Plan, Study
+from nearmetal.model import BlockPlan, Plan, Resolved, Study
 from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan, most_captured
 from nearmetal.study.blocks import plan_block, plan_blocks
@@ -234,7 +234,14 @@ def test_plans_of_any_size_are_complete(blocks: int, repeats: int, share: bool, 
     assert Plan.from_json(json.loads(found.model_dump_json())) == found
 
 
-def test_what_observers_add_is_in_the_estimate() -> None:
+def test_what_a_pretended_study_declares_takes_no_time() -> None:
+    assert estimate_plan(made(GOOD)) < 0.2 * made(GOOD).trials
+    assert estimate_plan(made(GOOD, "workloads.web.duration=1h")) == estimate_plan(made(GOOD))
+
+
+def test_what_observers_add_is_in_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resolved, "is_pretended", False)
+
     def seconds(*overrides: str) -> float:
         return estimate_plan(made(GOOD, *overrides))
 
@@ -269,7 +276,8 @@ def test_what_captures_take_at_most_is_told_by_their_limit() -> None:
     assert most(each, "clients={ count = 3, connect = 'pairs' }") == 6 * trials * 2**20
 
 
-def test_files_that_are_prepared_are_in_the_estimate() -> None:
+def test_files_that_are_prepared_are_in_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resolved, "is_pretended", False)
     loaded = 'kind = "http"\nworkers = "{workers}"'
     files = 'kind = "sysbench"\ntest = "fileio"\nthreads = "{workers}"\ntotal_size = '
 

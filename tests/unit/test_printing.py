@@ -82,3 +82,37 @@ def test_when_a_run_was_made_steers_none(tmp_path: Path, capsys: pytest.CaptureF
     comparison.compare_runs(runs[:1], runs[1:])
     told = capsys.readouterr().out
     assert told.count("2026-01-01") >= 3 and "\x9b" not in told
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda console: console.print("  " + "word " * 20),
+        lambda console: console.print(Text("  ").append("word " * 20, style="yellow")),
+        lambda console: console.print(Padding("word " * 20, (0, 0, 0, 2), expand=False)),
+    ],
+    ids=["text", "styled", "padded"],
+)
+def test_what_goes_on_below_begins_further_in_and_no_line_ends_with_blanks(
+    shown: Callable[[Console], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    shown(console_for(False))
+    first, *below = capsys.readouterr().out.splitlines()
+    assert first.startswith("  word") and len(below) > 1
+    assert all(line.startswith("    word") for line in below)
+    assert all(len(line) <= 40 and line == line.rstrip() for line in [first, *below])
+
+
+def test_the_cells_of_a_table_and_what_is_not_to_be_folded_stay_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    console = console_for(False)
+    grid = Table.grid()
+    grid.add_column(overflow="fold")
+    grid.add_row("word " * 20)
+    console.print(grid)
+    assert all(line.startswith("word") for line in capsys.readouterr().out.splitlines())
+    console.print("word " * 20, soft_wrap=True)
+    assert len(capsys.readouterr().out.splitlines()) == 1

@@ -36,7 +36,7 @@ def chapter(golden: ReportInput, *of: dict[str, Any]) -> Section:
     return section
 
 
-SAME = "Identical everywhere: 2 of the programs under test; client: 2 of the programs under test."
+SAME = "Identical everywhere: all 2 programs under test; client: all 2 programs under test."
 
 
 @pytest.mark.parametrize("treatments", [2, 8])

@@ -272,3 +272,24 @@ def test_the_p_of_a_look_stands_beside_the_level_it_is_held_against_and_not_on_t
     assert (row["p"], row["look"], row["look_level"], row["level"]) == ("0.0229", "6", "0.0162", "0.05")
     _, table = chapter(report, contrast())
     assert "p" in [column.title for _, column in cells.list_columns(table, "page")]
+
+
+def test_the_caption_tells_of_no_mark_that_is_not_drawn(report: ReportInput) -> None:
+    undecided = contrast(verdict=Verdict.UNDECIDED, interval=None)
+    assert verdicts.describe_marks([undecided]) == "Hollow: undecided."
+    assert verdicts.describe_marks([contrast(verdict=Verdict.DIFFERENT), undecided], has_dots=True) == (
+        "Bar: the interval. Small dots: the blocks, later ones higher up. Filled point: different; hollow: undecided."
+    )
+    both = [contrast(verdict=Verdict.NOT_WORSE), undecided]
+    assert verdicts.describe_marks(both).endswith("Hollow: undecided or not worse.")
+    (chart, *_) = (block for section in make_sections(report) for block in section.blocks if isinstance(block, Chart))
+    assert "Bar:" not in chart.caption and "diamond" not in chart.caption
+
+
+def test_no_trend_is_drawn_of_a_few_points(report: ReportInput, tmp_path: Path) -> None:
+    longer = read(plausible_run.make(tmp_path / "run", blocks=4))
+    drawn = [
+        [block.name for section in make_sections(one) for block in section.blocks if isinstance(block, Chart)]
+        for one in (report, longer)
+    ]
+    assert ["drift" in names for names in drawn] == [False, True]

@@ -2,8 +2,10 @@
 
 import pytest
 
+from nearmetal.errors import BadInput
 from nearmetal.planning.plan import digest_study
 from nearmetal.study import study_file
+from nearmetal.study.key_paths import cut_text
 from tests.unit.study_text import GOOD, refused
 
 
@@ -42,7 +44,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("blocks = 6", 'blocks = "6"', "blocks", "`design.blocks` cannot be '6'"),
     ("blocks = 6", "blocks = true", "blocks", "`design.blocks` cannot be true"),
     ("blocks = 6", "blocks = 2.0", "blocks", "`design.blocks` cannot be 2.0"),
-    ("blocks = 6", "blocks = 1000000000", "[factors]|[design]", "more than 1,000,000 trials"),
+    ("blocks = 6", "blocks = 1000000000", "blocks =", "more than 1,000,000 trials"),
     ("seed = 1", "repeats = 1000000000", "[factors]|[design]", "more than 1,000,000 trials"),
     ("seed = 1", "repeats = 0", "repeats", "at least 1"),
     ("seed = 1", "seed = 1.5", "seed", "it must be a whole number"),
@@ -196,7 +198,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ('duration = "1s"', f"paths = {['/'] * 1001}", "paths", "`paths` has 1,001 entries it must have at most 1,000"),
     (
         'kind = "http"\nworkers = "{workers}"\nduration = "1s"\nprimary = "throughput"',
-        'kind = "command"\nresponse = "rate"\njson = "{workers}"\nargv = []',
+        'kind = "command"\nresponse = "rate"\nargv = []\njson = "{workers}"',
         "argv",
         "`argv` is empty it must have at least 1 entry",
     ),
@@ -233,6 +235,42 @@ def _lines(text: str) -> list[tuple[int, str]]:
     return list(enumerate(text.splitlines(), 1))
 
 
+def test_all_mistakes_of_one_kind_are_told_at_once_in_the_order_of_lines() -> None:
+    text = GOOD.replace("vcpus = 2", 'vcpus = "two"\nmemroy = 1').replace("margin =", "magrin =")
+    text = text.replace("question =", "qestion =")
+    told = [str(one).splitlines()[0] for one in split(refused(text))]
+    assert told == [
+        "s.toml:2: unknown key `qestion`",
+        "s.toml:21: `machine.vcpus` cannot be 'two'",
+        "s.toml:22: unknown key `machine.memroy`",
+        "s.toml:43: unknown key `design.magrin`",
+    ]
+    assert str(refused(text)).count("\n  remedy: ") == len(told)
+
+
+def test_a_key_that_is_missing_and_misspelt_is_one_mistake() -> None:
+    text = GOOD.replace("blocks = 6", "blocks = { min = 8, maxx = 40 }")
+    assert [one.what for one in split(refused(text))] == ["unknown key `design.blocks.maxx`"]
+
+
+def test_each_workload_and_environment_is_told_of() -> None:
+    text = GOOD.replace('duration = "1s"', 'durtion = 1\nwrkers = 2\n[[workloads]]\nname = "b"\nkind = "http"\nrat = 1')
+    told = [one.what for one in split(refused(text))]
+    assert told == [f"unknown key `{key}` in a workload of kind http" for key in ("durtion", "wrkers", "rat")]
+    text = GOOD.replace("speed = 0.5", "spede = 1").replace('kind = "mock"', 'kind = "mok"', 1)
+    assert [one.remedy for one in split(refused(text))] == ["did you mean `mock`?", "did you mean `speed`?"]
+
+
+def test_of_very_many_mistakes_the_first_are_told() -> None:
+    text = GOOD.replace("vcpus = 2", "\n".join(f"x{number} = 1" for number in range(100)))
+    told = split(refused(text))
+    assert len(told) == 21 and told[0].what == "unknown key `machine.x0`" and told[-1].what == "and 80 more mistakes"
+
+
+def split(error: BadInput) -> list[BadInput]:
+    return [error, *error.others]
+
+
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_file_of_something_else_is_told(number: int) -> None:
     for text in ("", "\x00\x01", "[" * 100_000)[number : number + 1]:
@@ -242,6 +280,20 @@ def test_a_file_of_something_else_is_told(number: int) -> None:
 def test_a_number_too_long_for_python_is_told() -> None:
     refused(GOOD.replace("seed = 1", f"seed = {'9' * 5000}"))
     refused(GOOD.replace("vcpus = 2", f"vcpus = -{'9' * 4000}"))
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "999999999"])
+def test_an_option_is_named_as_it_was_typed(number: str) -> None:
+    for typed in (None, {f"design.blocks={number}": f"--blocks {number}"}):
+        told = refused(GOOD, overrides=[f"design.blocks={number}"], typed=typed)
+        assert told.where.startswith("s.toml, --blocks 999" if typed else "s.toml, --set design.blocks=999")
+        assert "--set" not in told.remedy and "9223" not in told.remedy
+        assert "1,000,000 trials" in told.remedy + told.what
+
+
+def test_a_quotation_that_is_cut_is_closed() -> None:
+    assert cut_text("'" + 300 * "a" + "'", 100) == "'" + 99 * "a" + "…'"
+    assert refused(GOOD.replace('"good"', f'"{"a b" * 100}"')).what.endswith("…'")
 
 
 def test_nesting_without_end_is_told() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from nearmetal.console.tables import TextColumn, fit_table
+from nearmetal.console.tables import TextColumn, fit_records, fit_table
 
 COLUMNS = (TextColumn("image"), TextColumn("digest"), TextColumn(""), TextColumn("size", is_of_numbers=True))
 ROWS = (("lab", "c7ce62bc4dca", "current", "890 MiB"), ("later-kernel", "8ef1c1bc4dca", "old", "13.4 MiB"))
@@ -64,3 +64,17 @@ def test_nothing_is_cut(width: int) -> None:
         for cell in row:
             assert cell.replace(" ", "") in letters
     assert "…" not in letters
+
+
+def test_records_that_do_not_fit_have_each_value_with_its_name() -> None:
+    console = Console(width=30, color_system=None, markup=False)
+    columns = (TextColumn("run"), TextColumn("boot"), TextColumn("reason", flows=True))
+    with console.capture() as capture:
+        console.print(fit_records(columns, [("one", "c7ce62bc4dca8ef1c1", ""), ("two", "8ef1", "it is lost")], 30))
+    assert [line.rstrip() for line in capture.get().splitlines()] == [
+        *("row 1", "  run: one", "  boot: c7ce62bc4dca8ef1c1", "  reason:"),
+        *("row 2", "  run: two", "  boot: 8ef1", "  reason: it is lost"),
+    ]
+    with console.capture() as capture:
+        console.print(fit_records(columns, [("one", "8ef1", "it is lost")], 30))
+    assert capture.get().splitlines()[0].split() == ["run", "boot", "reason"]

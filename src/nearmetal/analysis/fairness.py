@@ -132,8 +132,14 @@ def _rows(labelled: Mapping[str, Facts], base: str | None, prefix: str) -> Itera
             same = [name for name, row in zip(mine, rows, strict=True) if row is None]
             # That the programs under test are the same is what the comparison rests on.
             if there := [name for name in same if labelled[base][name] != _NOT_THERE]:
-                fact = f"{prefix}{len(there)} of the programs under test"
+                fact = f"{prefix}{_count_programs(len(there), len(mine) - len(same) + len(there))}"
                 yield FairnessRow(group="binaries", fact=fact, values=dict.fromkeys(labelled, IDENTICAL))
+
+
+def _count_programs(alike: int, of: int) -> str:
+    if alike < of:
+        return f"{alike} of {of} programs under test"
+    return f"all {of} programs under test" if of > 1 else "the program under test"
 
 
 def _row(name: tuple[str, str], labelled: Mapping[str, Facts], base: str, prefix: str) -> FairnessRow | None:

@@ -22,6 +22,9 @@ UNLIKE = "mean-unlike-typical"
 _FEWEST = 3
 """Blocks below which there is no interval."""
 
+_FEWEST_TO_TELL = 6
+"""Blocks below which no boot is seen to be far from the others, and there is no verdict either."""
+
 _ALIKE = 1e-12
 """Relative. Boots that scatter less are all alike."""
 
@@ -84,7 +87,7 @@ def _find_quantile(level: float, freedom: int) -> float:
 
 def is_unlike_typical(contrast: Contrast) -> bool:
     """Whether the ratio of means and the pseudomedian are further apart than the margin. Of boots that worked."""
-    if contrast.means is None or contrast.equivalence is None:
+    if contrast.means is None or contrast.equivalence is None or contrast.means.blocks < _FEWEST_TO_TELL:
         return False
     typical = contrast.worked.estimate if contrast.worked else contrast.ratio
     if typical is None or not 0 < typical < math.inf:

@@ -23,6 +23,8 @@ NESTED: Final = (
 def about_reality(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     yield from _emulated(manifest, records)
     yield from _pretended(manifest.plan, records)
+    if manifest.plan.resolved and all(one.is_pretended for one in manifest.plan.resolved):
+        return  # the host is no part of what it found
     yield from _rootless(manifest)
     if lacked := manifest.host.get("container", {}).get("lacks"):
         text = f"nearmetal ran in a container without {' '.join(lacked)}: what it calls the host is a part of that"

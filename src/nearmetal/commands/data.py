@@ -58,8 +58,8 @@ def query(sql: str | None, runs: tuple[Path, ...], form: str | None, as_json: bo
 def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
     """Answer, or say what can be asked for. `form` is "text", "json", "csv" or "parquet"."""
     from nearmetal.config import Paths
-    from nearmetal.console.printing import console_for, print_json
-    from nearmetal.console.tables import fit_table
+    from nearmetal.console.printing import console_for, print_json, print_table, unfold_console
+    from nearmetal.console.tables import fit_records
     from nearmetal.report.figures import format_count
     from nearmetal.store import query, runs
     from nearmetal.store.answered import document_of
@@ -86,13 +86,16 @@ def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
     if form == "csv":
         click.echo(_write_csv(found), nl=False)
         return
-    console = console_for(False)
+    console = unfold_console(console_for(False))
     if not found.rows:
         console.print("no rows")
         return
-    columns = [_make_column(strip_controls(_cut_text(name)), kind) for name, kind in found.columns]
     shown = [[_show_value(value) for value in row] for row in found.rows]
-    console.print(fit_table(columns, shown, console.width))
+    columns = [
+        _make_column(strip_controls(_cut_text(name)), kind, values)
+        for (name, kind), values in zip(found.columns, zip(*shown, strict=True), strict=True)
+    ]
+    print_table(fit_records(columns, shown, console.width), console)
     more = found.total - len(found.rows)
     if more > 0:
         console.print(f"and {format_count(more, 'more row')}: a LIMIT shows fewer, --json all", style="yellow")
@@ -115,11 +118,12 @@ def _write_csv(found: "QueryResult") -> str:
     return out.getvalue()
 
 
-def _make_column(title: str, kind: str) -> "TextColumn":
+def _make_column(title: str, kind: str, values: Sequence[str]) -> "TextColumn":
+    """Only words may be broken into lines: half a checksum or a path is of no use."""
     from nearmetal.console.tables import TextColumn
 
     is_of_numbers = kind.removeprefix("U") in _NUMBERS or kind.startswith("DECIMAL")
-    return TextColumn(title, is_of_numbers, flows=not is_of_numbers)
+    return TextColumn(title, is_of_numbers, flows=not is_of_numbers and any(" " in value for value in values))
 
 
 def _show_value(value: Any) -> str:
@@ -213,6 +217,8 @@ def bundle(run: Path, output: Path | None) -> None:
     place = output.resolve()
     if output.name == "-" or (place.exists() and not place.is_file()):
         raise BadInput("a bundle is written to a file", str(output), "name one by -o")
+    if place.exists():
+        raise BadInput("a file is there already", str(output), "name another by -o, or remove it")
     pattern = find_homes()
     parts, homes = _collect_parts(folder, pattern)
     about = _describe_run(folder)

@@ -1,4 +1,7 @@
-"""What the manual says of a key of a study, a warning, a cause or a response."""
+"""What the manual says of a word that people meet: a key of a study, a warning, a response, a verdict."""
+
+import difflib
+from collections.abc import Iterable
 
 import click
 
@@ -6,31 +9,43 @@ from nearmetal.errors import BadInput
 from nearmetal.plain import strip_controls
 
 _SHOWN = 200
+_COMPARED = 100
+"""Characters of an unknown word that are looked at."""
+_OFFERED = 4
 
 
 @click.command()
-@click.argument("word")
-def explain(word: str) -> None:
-    """Explain a key of a study, a warning or a cause.
+@click.argument("word", nargs=-1, required=True)
+def explain(word: tuple[str, ...]) -> None:
+    """Explain a key of a study, a warning, a response, a verdict, a status, or a word of reports.
 
-    As the manual has it: nearmetal explain workers, nearmetal explain busy-host.
+    As the manual has it: nearmetal explain workers, nearmetal explain busy-host, nearmetal explain undecided.
     """
-    from nearmetal.console.manual import read_entries
+    from nearmetal.console.manual import find_entries, read_entries
     from nearmetal.console.printing import folded_for_stdout
-    from nearmetal.study.text import did_you_mean
 
     entries = read_entries()
-    last = word.rpartition(".")[2]
-    found = next(
-        filter(None, ([one for one in entries if asked in one.words] for asked in (word, word.lower(), last))), []
-    )
+    asked = " ".join(word)
+    found = find_entries(entries, asked)
     if not found:
-        known = {name for one in entries for name in one.words}
-        if not known:
+        if not entries:
             raise BadInput("the manual is not there", "explain", "read docs/ of nearmetal's source")
-        remedy = did_you_mean(word, sorted(known), "name a key, a warning or a cause, such as").split(", ")[:6]
-        raise BadInput(f"the manual has no {word[:_SHOWN]!r}", "explain", ", ".join(remedy))
+        known = (name for one in entries for name in one.words)
+        raise BadInput(f"the manual has no {asked[:_SHOWN]!r}", "explain", _suggest_words(asked, known))
     for place, one in enumerate(found):
         lines = [f"{', '.join(one.words)}  ({one.heading}: docs/{one.page})"]
         lines += [f"  {f'{column}: ' if column else ''}{cell}" for column, cell in one.about]
         click.echo(("\n" if place else "") + strip_controls(folded_for_stdout("\n".join(lines))))
+
+
+def _suggest_words(asked: str, known: Iterable[str]) -> str:
+    """The words that it may have been meant for: with it as a part, then those that are spelt alike."""
+    from nearmetal.console.manual import fold_word
+
+    spelt = {fold_word(name): name for name in sorted(known)}
+    meant = fold_word(asked[:_COMPARED])
+    parts = [name for name in spelt if meant in name.split("-")]
+    near = list(dict.fromkeys([*parts, *difflib.get_close_matches(meant, spelt, _OFFERED, 0.7)]))[:_OFFERED]
+    if near:
+        return f"did you mean {' or '.join(f'`{spelt[name]}`' for name in near)}?"
+    return "name a key, a warning, a response or a verdict, such as margin, busy-host, throughput or undecided"

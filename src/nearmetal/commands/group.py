@@ -21,7 +21,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "compare": ("nearmetal compare quickstart-1 quickstart-2", "nearmetal compare before after --gate"),
     "verify": ("nearmetal verify quickstart-1",),
     "query": ('nearmetal query "SELECT study, count(*) FROM runs GROUP BY study"',),
-    "explain": ("nearmetal explain workers", "nearmetal explain busy-host"),
+    "explain": ("nearmetal explain workers", "nearmetal explain busy-host", "nearmetal explain undecided"),
     "export": ("nearmetal export quickstart-1 --table blocks -o blocks.csv",),
     "up": ("nearmetal up qemu --name mine", "nearmetal up docker"),
     "exec": ("nearmetal exec mine -- uname -a",),

@@ -216,9 +216,11 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
 
     if spare := count_spare(plan):
         console.print(
-            f"{spare} of {plan.blocks} blocks may lie the other way, and a difference can be found (k = {spare})"
+            f"a difference can still be found if {spare} of {plan.blocks} blocks point the other way, by little "
+            f"(k = {spare})"
         )
-    for warning in warn_of_no_slack(plan):
+    # Of too few blocks for any verdict the line above says so.
+    for warning in () if spare is None else warn_of_no_slack(plan):
         console.print(Text(f"! {warning.code}: {warning.text}", style="yellow"))
     if outlook.sizing is not None:
         console.print(about_sizing(outlook.sizing, study.design))

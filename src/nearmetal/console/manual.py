@@ -1,30 +1,40 @@
-"""What the manual's tables say of a key, a warning, a cause or a response: the same text as in docs/, one source.
+"""What the manual's tables say of a word: a key, a warning, a response, a verdict. It is the text of docs/, one source.
 
 An installed package has the pages in `manual/`; a checkout has them in `docs/`.
 """
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 PAGES = (
+    "glossary.md",
     "study-file.md",
     "validity.md",
     "workloads.md",
     "treatments.md",
     "environments.md",
     "observers.md",
-    "services.md",
 )
 """In the order in which they are looked up."""
+
+_DEFINED = re.compile(
+    r"(asked|blame|code|counter|file|key|kind|level|option|parameter|reason|response|status|value|verdict|word)\b"
+)
+"""What the first column of a table of definitions holds, by the first word of its head. Others have measurements, and
+what tests cover."""
+_IN_PLAIN = "word"
+"""The first column of a table whose words are not in code."""
 
 _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\[((?:[^][]|\[+[^][]*\]+)*)\]\(([^)]*)\)")
 """Its text may itself be in brackets: "[[workloads]]"."""
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\|[\s:|-]+\|")
+_BETWEEN = re.compile(r"[\s_-]+")
+"""Of the parts of a word."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +56,21 @@ def read_entries() -> list[ManualEntry]:
     return [entry for page in pages if page.is_file() for entry in parse_page(page.name, page.read_text("utf-8"))]
 
 
+def find_entries(entries: Iterable[ManualEntry], word: str) -> list[ManualEntry]:
+    """Those about a word, however it is spelt: "not-worse" as "Not worse". A key may have its table before it."""
+    table, _, key = word.rpartition(".")
+    asked = {fold_word(word), fold_word(key)}
+    found = [one for one in entries if asked & set(map(fold_word, one.words))]
+    return [one for one in found if f"[{table}]" in one.heading or word in one.words] or found
+
+
+def fold_word(word: str) -> str:
+    """A word without what people spell in several ways."""
+    return _BETWEEN.sub("-", word.strip(" \"'`[]").lower())
+
+
 def parse_page(name: str, text: str) -> Iterator[ManualEntry]:
-    """Each row whose first cell names something in code; and each "`cause`: meaning" of a row."""
+    """Each row of a table of definitions whose first cell names something; and each "`cause`: meaning" of a row."""
     heading, columns = "", [""]
     lines = text.splitlines()
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
@@ -57,10 +80,12 @@ def parse_page(name: str, text: str) -> Iterator[ManualEntry]:
             columns = [_strip_markup(cell) for cell in _split_cells(line)]
         elif _RULE.fullmatch(line):
             continue
-        elif line.startswith("|") and (cells := _split_cells(line)):
+        elif line.startswith("|") and _DEFINED.match(columns[0]):
+            cells = _split_cells(line)
             told = [(column, _strip_markup(cell, name)) for column, cell in zip(columns[1:], cells[1:], strict=False)]
-            if words := tuple(_CODE.findall(cells[0])):
-                yield ManualEntry(words, name, heading, tuple((column, cell) for column, cell in told if cell))
+            words = cells[0].split(", ") if columns[0] == _IN_PLAIN else _CODE.findall(cells[0])
+            if words:
+                yield ManualEntry(tuple(words), name, heading, tuple((column, cell) for column, cell in told if cell))
             for part in (part for cell in cells[1:] for part in cell.split(";")):
                 if found := re.match(r"\s*`([a-z-]+)`: (.+)", part):
                     yield ManualEntry((found[1],), name, heading, (("meaning", _strip_markup(found[2])),))

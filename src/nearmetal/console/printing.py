@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from nearmetal.plain import strip_controls
 
@@ -25,12 +26,74 @@ _ENDLESS = 1_000_000
 """Columns of what has no width: no line of ours is as long."""
 
 
+_FURTHER_IN = 2
+"""Columns by which a line that is folded begins further in where it goes on."""
+_NARROWEST = 20
+"""Columns that must be left for what goes on below."""
+
+
 class _Plain(Console):
-    """Shows nothing that steers a terminal but what it draws itself: no place that prints has to think of it."""
+    """Shows nothing that steers a terminal but what it draws itself, and folds lines so that each is seen to go on: no
+    place that prints has to think of it."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(strip_controls(segment.text), segment.style)
+        options = options or self.options
+        # The cell of a table has its own overflow: there the column shows what belongs together.
+        if isinstance(renderable, str | Text) and not options.no_wrap and options.overflow is None:
+            text = self.render_str(renderable) if isinstance(renderable, str) else renderable
+            renderable = self._hang_lines(text, options.max_width)
+        yield from _drop_blank_ends(
+            segment if segment.control else Segment(strip_controls(segment.text), segment.style)
+            for segment in super().render(renderable, options)
+        )
+
+    def _hang_lines(self, text: Text, width: int) -> Text:
+        """Lines folded between words, and what goes on below begins further in."""
+        if text.no_wrap or text.overflow not in (None, "fold"):
+            return text
+        if "\n" not in text.plain and text.cell_len <= width:
+            return text
+        folded = list[Text]()
+        for line in text.split(allow_blank=True):
+            indent = len(line.plain) - len(line.plain.lstrip()) + _FURTHER_IN
+            if line.cell_len <= width or width < indent + _NARROWEST:
+                folded.append(line)
+                continue
+            first = line.wrap(self, width)[0]
+            rest = line[len(first.plain) :]
+            rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
+            below = rest.wrap(self, width - indent)
+            for one in below:
+                one.pad_left(indent)
+            folded += [first, *below]
+        return text.blank_copy("\n").join(folded)
+
+
+def _drop_blank_ends(segments: Iterable[Segment]) -> Iterable[Segment]:
+    """What is drawn, without the blanks at the ends of lines that nobody sees."""
+    blanks: list[Segment] = []
+    for segment in segments:
+        if segment.control:
+            yield segment
+            continue
+        for number, part in enumerate(segment.text.split("\n")):
+            if number:
+                blanks = []
+                yield Segment("\n", segment.style)
+            seen = part if _has_ground(segment) else part.rstrip(" ")
+            if seen:
+                yield from blanks
+                yield Segment(seen, segment.style)
+                blanks = []
+            if len(seen) < len(part):
+                blanks.append(Segment(part[len(seen) :], segment.style))
+    yield from blanks
+
+
+def _has_ground(segment: Segment) -> bool:
+    """Whether its blanks are seen."""
+    style = segment.style
+    return style is not None and (style.bgcolor is not None or bool(style.reverse or style.underline))
 
 
 def console_for(as_json: bool) -> Console:

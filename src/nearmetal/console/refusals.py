@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import click
 
 from nearmetal.errors import BadInput
+from nearmetal.study.key_paths import cut_text
 from nearmetal.study.text import did_you_mean
 
 _SHOWN = 200
@@ -113,4 +114,4 @@ def _show_usage(context: click.Context | None) -> str:
 
 
 def _shorten_text(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return cut_text(text, _SHOWN)

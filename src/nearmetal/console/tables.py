@@ -49,6 +49,22 @@ def fit_table(
     return Group(*(line for row in listed for line in _make_list(columns, row, whole)))
 
 
+def fit_records(columns: Sequence[TextColumn], rows: Iterable[Row], width: int) -> RenderableType:
+    """Rows without a name: a line each if the terminal is wide enough, else a line for each value below its number."""
+    listed = list(rows)
+    natural = [max(map(cell_len, texts)) for texts in zip([one.title for one in columns], *listed, strict=True)]
+    if _measure_needed(columns, natural) <= width:
+        return _make_beside(columns, listed, natural, "bold")
+    lines: list[RenderableType] = []
+    for number, row in enumerate(listed, 1):
+        lines.append(Text(f"row {number}", style="bold"))
+        for one, cell in zip(columns, row, strict=True):
+            lines.append(
+                Padding(Text(f"{one.title}: {cell}".rstrip(), overflow="fold"), (0, 0, 0, _INDENT), expand=False)
+            )
+    return Group(*lines)
+
+
 def _measure_needed(columns: Sequence[TextColumn], natural: Sequence[int]) -> int:
     least = (min(_LEAST, size) if one.flows else size for one, size in zip(columns, natural, strict=True))
     return sum(least) + _GAP * (len(columns) - 1)

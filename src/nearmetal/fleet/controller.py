@@ -20,13 +20,14 @@ from nearmetal.fleet.assignment import assign_site
 from nearmetal.fleet.cluster import Fleet, SiteLost
 from nearmetal.fleet.orders import BlockOrder, Spool
 from nearmetal.fleet.pieces import Piece, fetch_piece, list_pieces, write_piece
-from nearmetal.model import PRETENDED, BlockPlan, Cause, HostSpec, Level, Plan, Resolved, TrialRecord, TrialStatus
+from nearmetal.model import BlockPlan, Cause, HostSpec, Level, Plan, Resolved, TrialRecord, TrialStatus
 from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block_lines import BlockFailed, BlockFinished, Said
 from nearmetal.run.boot import address_trial
 from nearmetal.run.events import BlockDispatched, BlockEnded, Event, SitesJoined, TrialEnded
 from nearmetal.run.progress import Progress
 from nearmetal.run.runner import RunCourse, is_measured, plan_task
+from nearmetal.run.shape import is_pretended
 from nearmetal.say import Say
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.study.blocks import plan_block
@@ -447,11 +448,6 @@ class Controller:
     async def _forget_at(self, site: str) -> None:
         with contextlib.suppress(SiteLost):
             await self._fleet.ask_site(site, on_site.forget_run, self._token)
-
-
-def is_pretended(resolved: Iterable[Resolved]) -> bool:
-    """Whether nothing of a plan touches a host."""
-    return all({one.environment.kind, one.clients.environment.kind} == {PRETENDED} for one in resolved)
 
 
 def refuse_shared_hosts(fleet: Fleet, resolved: Iterable[Resolved]) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 from nearmetal.errors import BadInput
 from nearmetal.fleet.cluster import open_fleet, parse_scheduler
-from nearmetal.fleet.controller import Controller, is_pretended, refuse_shared_hosts
+from nearmetal.fleet.controller import Controller, refuse_shared_hosts
 from nearmetal.model import HostSpec, Resolved
 from nearmetal.run.engine import Listeners, RunBlocks, is_of_a_fleet
 from nearmetal.run.progress import Progress
+from nearmetal.run.shape import is_pretended
 from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
 
@@ -28,7 +29,7 @@ class OnAFleet:
             raise BadInput("this run has its blocks on this host, and not on a fleet", str(folder.path), remedy)
 
     @asynccontextmanager
-    async def open(self, resolved: Sequence[Resolved], say: Say) -> AsyncIterator[RunBlocks]:
+    async def open(self, resolved: Sequence[Resolved], run: str, say: Say) -> AsyncIterator[RunBlocks]:
         if (self._count or 1) > 1 and not is_pretended(resolved):
             remedy = "--scheduler local:1, or a worker on each of several hosts"
             raise BadInput("several sites on one host are for studies of kind mock only", "--scheduler", remedy)

@@ -90,7 +90,9 @@ def _run_order(order: BlockOrder, stands: Callable[[], bool]) -> None:
     task = order.task.model_copy(update={"artifacts": str(folder / ARTIFACTS), "files": str(files)})
     with (
         _hold_dispatch(folder) as spool_lock,
-        contextlib.nullcontext() if order.is_pretended else measuring() as measuring_lock,
+        contextlib.nullcontext()
+        if order.is_pretended
+        else measuring(what="a block of a fleet's run") as measuring_lock,
         (folder / EVENTS).open("xb") as events,
         (folder / _SAID).open("xb") as said,
     ):

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,10 @@ LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
 
 _MEASURING = "measuring.lock"
-_NAMED = re.compile(rb'^process ([0-9]+)$|"process": ?([0-9]+)')
+_PRETENDING = "pretending"
+_NAMED = re.compile(rb'^process ([0-9]+)\b|"process": ?([0-9]+)')
+_LONGEST_HOLDER = 5000
+"""Characters: a path has at most 4,096."""
 _AGAIN = 0.05
 """Seconds between two attempts."""
 _LOOKS = 3
@@ -42,23 +46,43 @@ def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
 
 
 @contextmanager
-def measuring(say: Say = ignore_text) -> Iterator[int]:
+def measuring(say: Say = ignore_text, what: str = "") -> Iterator[int]:
     """One measurement at a time on a host, and nothing that would disturb it. Other homes are seen, not kept out.
 
-    HostCannot, also if somebody who came by SSH measures here.
+    `what` is measured: who has to wait is told so. HostCannot, also if somebody who came by SSH measures here.
 
     The descriptor that bears the lock: a process that has it too holds the lock as long as it lives.
     """
     path = Paths.default().state / _MEASURING
     busy = "another run is measuring on this host"
-    with exclusive(path, busy, say) as descriptor, host_lock.share_here(), others.present():
+    with exclusive(path, busy, say, what) as descriptor, host_lock.share_here(), others.present():
         yield descriptor
 
 
 @contextmanager
-def exclusive(path: Path, busy: str, say: Say = ignore_text) -> Iterator[int]:
-    """Hold a lock on a file, which says who does, and give its descriptor. HostCannot, with what is busy and who, when
-    somebody else has it.
+def pretending() -> Iterator[int]:
+    """A lock that each run of pretended machines has for itself: who cleans waits for what is left of a dead one.
+
+    The descriptor that bears it, as of `measuring`. OSError.
+    """
+    folder = Paths.default().state / _PRETENDING
+    folder.mkdir(parents=True, exist_ok=True)
+    unseen = folder / secrets.token_hex(8)
+    path = unseen.with_suffix(".lock")  # it is locked before it is seen
+    with unseen.open("x") as file:
+        try_lock(file)
+        os.write(file.fileno(), f"process {os.getpid()}".encode())
+        unseen.rename(path)
+        try:
+            yield file.fileno()
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def exclusive(path: Path, busy: str, say: Say = ignore_text, what: str = "") -> Iterator[int]:
+    """Hold a lock on a file, which says who does and for what, and give its descriptor. HostCannot, with what is busy
+    and who, when somebody else has it.
 
     OSError, which names the file.
     """
@@ -66,11 +90,12 @@ def exclusive(path: Path, busy: str, say: Say = ignore_text) -> Iterator[int]:
     with path.open("a+") as file:
         if not lock_after_the_dead(file, LIMITS.boot, say):
             file.seek(0)
-            holder = file.read().strip()
+            holder = file.read(_LONGEST_HOLDER).strip()
             raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends")
         try:
             file.truncate(0)
-            os.write(file.fileno(), f"process {os.getpid()}".encode())  # what a file object keeps fails once more later
+            holder = f"process {os.getpid()}{what and ': '}{what}"
+            os.write(file.fileno(), holder.encode())  # what a file object keeps fails once more later
         except OSError as error:
             error.filename = error.filename or str(path)
             raise
@@ -79,8 +104,11 @@ def exclusive(path: Path, busy: str, say: Say = ignore_text) -> Iterator[int]:
 
 def wait_for_dead_run(say: Say = ignore_text) -> None:
     """Wait while what is left of a run whose controller is dead puts right what it made. Nobody else is waited for."""
-    with contextlib.suppress(FileNotFoundError), (Paths.default().state / _MEASURING).open("r") as file:
-        lock_after_the_dead(file, LIMITS.boot, say)
+    state = Paths.default().state
+    for path in (state / _MEASURING, *(state / _PRETENDING).glob("*.lock")):
+        with contextlib.suppress(FileNotFoundError), path.open("r") as file:
+            if lock_after_the_dead(file, LIMITS.boot, say) and path.parent != state:
+                path.unlink()
 
 
 def lock_after_the_dead(file: int | IO[Any], limit: float, say: Say = ignore_text) -> bool:

@@ -11,7 +11,7 @@ from nearmetal.model.description import Description
 from nearmetal.model.kernel import format_sysctl
 from nearmetal.model.record import ResponseKind
 from nearmetal.model.services import PlacedFile, ResolvedService
-from nearmetal.model.study import EnvironmentSpec, LinkSpec, MachineSpec, ObserveSpec
+from nearmetal.model.study import PRETENDED, EnvironmentSpec, LinkSpec, MachineSpec, ObserveSpec
 from nearmetal.model.words import Frozen, Level, Provision
 
 CAPTURE_KEYS = ("capture.snap", "capture.inside")
@@ -131,6 +131,11 @@ class Resolved(Frozen):
     """Which kernel settings are made alike, by the plan's table."""
     workloads: tuple[ResolvedWorkload, ...]
     settings: tuple[Setting, ...]
+
+    @property
+    def is_pretended(self) -> bool:
+        """Whether none of it touches a host."""
+        return self.environment.kind == self.clients.environment.kind == PRETENDED
 
     @property
     def treatments(self) -> Mapping[str, Level]:

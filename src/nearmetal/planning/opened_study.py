@@ -1,6 +1,6 @@
 """A study as it is given: a file, a built-in one by its name, stdin, or the bundle of an earlier run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nearmetal import studies
@@ -28,6 +28,7 @@ class OpenedStudy:
         files: FileReader | None = None,
         name: str = "",
         repeats: Path | None = None,
+        typed: Mapping[str, str] | None = None,
     ) -> None:
         self.files = files or FileReader()
         """What the study carries into machines."""
@@ -39,10 +40,11 @@ class OpenedStudy:
         self.quick = quick
         self.name = name
         """Of its file, or the built-in one's."""
+        self._typed = typed or {}
 
     def place_of(self, path: KeyPath) -> str:
         """Where it says something: its file and line, or what the command line set over it."""
-        return locate_key(self.source, self.name, self.overrides, self.quick, path)
+        return locate_key(self.source, self.name, self.overrides, self.quick, path, self._typed)
 
 
 _LONGEST = 16 * 2**20
@@ -104,8 +106,10 @@ def open_text(
     quick: bool = False,
 ) -> OpenedStudy:
     """The text of a study file, which names other files as seen from `beside`. BadInput when it is no study."""
-    wanted = _add_options(overrides, blocks, seed)
-    return OpenedStudy(read(source, name, wanted, quick), source, wanted, quick, FileReader(beside), name)
+    typed = _collect_options(overrides, blocks, seed)
+    wanted = [*overrides, *typed]
+    study = read(source, name, wanted, quick, typed)
+    return OpenedStudy(study, source, wanted, quick, FileReader(beside), name, typed=typed)
 
 
 def _open_bundle(
@@ -115,22 +119,24 @@ def _open_bundle(
     folder = RunFolder.open(path)
     manifest = folder.read_manifest()
     before = [text for text in manifest.overrides if parsed_override(text).path != ("design", "seed")]
-    wanted = _add_options(overrides, blocks, seed)
+    typed = _collect_options(overrides, blocks, seed)
+    wanted = [*overrides, *typed]
     again = {parsed_override(text).path for text in wanted}
     wanted = [*(text for text in before if parsed_override(text).path not in again), *wanted]
     quick = quick or manifest.quick
-    study = read(manifest.source, str(path), wanted, quick)
+    study = read(manifest.source, str(path), wanted, quick, typed)
     files = FileReader(known=manifest.plan.resolved, kept=folder.files)
-    return OpenedStudy(study, manifest.source, wanted, quick, files, str(path), path)
+    return OpenedStudy(study, manifest.source, wanted, quick, files, str(path), path, typed)
 
 
-def _add_options(overrides: Sequence[str], blocks: int | None, seed: int | None) -> list[str]:
-    wanted = list(overrides)
+def _collect_options(overrides: Sequence[str], blocks: int | None, seed: int | None) -> dict[str, str]:
+    """What these options set, as --set takes it, with what was typed. BadInput if --set sets it too."""
+    typed = {}
     for key, value in (("blocks", blocks), ("seed", seed)):
         if value is not None:
             _refuse_both(f"--{key} {value}", ("design", key), overrides)
-            wanted.append(f"design.{key}={value}")
-    return wanted
+            typed[f"design.{key}={value}"] = f"--{key} {value}"
+    return typed
 
 
 def _refuse_both(option: str, path: tuple[str, str], overrides: Sequence[str]) -> None:

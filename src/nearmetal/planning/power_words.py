@@ -26,21 +26,21 @@ def write_sentences(found: "Sequence[Sight]", design: DesignSpec) -> Iterator[st
 
 
 def write_sentence(one: "Sight", margin: float, comparisons: int = 1) -> str:
-    """ "web: by the calibration of 23 Nov 2026 (host), 8 blocks tell a difference of 4 % …".
+    """ "web: by the calibration of 23 Nov 2026 (host), 8 blocks find a difference of 4 % …".
 
     `margin` is the study's, a share: what lies within it counts as equivalent, told from none or not.
     """
     finds = one.finds
     shown = format_share if one.scale == "ratio" else partial(figures.format_quantity, unit=one.unit)
-    upto = f"to {shown(finds.high)}" if finds.high is not None else "or more"
+    upto = f" to {shown(finds.high)}" if finds.high is not None else " or more"
     is_within = one.scale == "ratio" and finds.smallest < margin
     within = f"; within the margin of {format_share(margin)} it counts as equivalent" if is_within else ""
     least = f" (in that of {comparisons} comparisons which varies most)" if comparisons > 1 else ""
     return (
         f"{words.name_workload(one.workload)}: by {describe_source(one)}, "
-        f"{figures.format_count(finds.blocks, 'block')} tell a difference of {shown(finds.smallest)} in "
-        f"{words.name_response(one.response)} from none in {show_share(one.power)} of studies{least}{within}; "
-        f"noise is known so far that it is {shown(finds.low)} {upto}"
+        f"{figures.format_count(finds.blocks, 'block')} find a difference of {shown(finds.smallest)} in "
+        f"{words.name_response(one.response)} in {show_share(one.power)} of studies{least}{within}. So few boots show "
+        f"the noise only roughly: it may take a difference of {shown(finds.low)}{upto}"
     )
 
 

@@ -129,10 +129,15 @@ def _find_type(values: Sequence[Cell]) -> str:
 
 
 def write_latex(table: TidyTable) -> str:
-    """A `tabular` with the rules of the package booktabs."""
+    """A `tabular` with the rules of the package booktabs, of the columns that a paper prints.
+
+    A column that says the same in all rows becomes a comment: a caption has room for it.
+    """
+    table, same = _choose_printed(table)
     numeric = [_find_type(values) in ("BIGINT", "DOUBLE") for values in find_columns(table).values()]
     lines = [
         "% needs \\usepackage{booktabs}",
+        *(f"% in all rows: {_escape_latex(name)} {_write_latex(value)}" for name, value in same),
         f"\\begin{{tabular}}{{{''.join('r' if one else 'l' for one in numeric)}}}",
         "\\toprule",
         " & ".join(map(_escape_latex, table.columns)) + r" \\",
@@ -142,6 +147,32 @@ def write_latex(table: TidyTable) -> str:
         "\\end{tabular}",
     ]
     return "\n".join(lines) + "\n"
+
+
+_NEVER_PRINTED = frozenset(
+    (
+        *("trial", "attempt", "position", "repeat", "reason", "blame", "cause", "better", "scale", "censored"),
+        *("contrast", "treatment_censored", "reference_censored", "treatment_failed", "reference_failed"),
+        *("level", "warnings"),
+    )
+)
+"""What is for programs, and what a table beside the text has no room for. The other formats have all."""
+_ALWAYS_PRINTED = frozenset(("response", "treatment", "estimate", "value", "verdict"))
+
+
+def _choose_printed(table: TidyTable) -> tuple[TidyTable, Sequence[tuple[str, Cell]]]:
+    """The columns that a paper prints, and what other such columns have in all rows."""
+    kept, same = [], []
+    for place, name in enumerate(table.columns):
+        if name in _NEVER_PRINTED:
+            continue
+        values = {row[place] for row in table.rows}
+        if len(table.rows) > 1 and len(values) == 1 and name not in _ALWAYS_PRINTED:
+            same += [(name, value) for value in values if value not in (None, "")]
+        else:
+            kept.append(place)
+    rows = [tuple(row[place] for place in kept) for row in table.rows]
+    return TidyTable(tuple(table.columns[place] for place in kept), [((), rows)]), same
 
 
 def _write_latex(value: Cell) -> str:

@@ -36,7 +36,7 @@ SAME = "the same in all blocks"
 
 _COSTS = {
     "cpu_per_event": "host CPU time per event",
-    "host_memory": "memory of the host",
+    "host_memory": "host memory",
     "memory_overhead": "memory beyond the guest's own",
     "ready": "time to ready",
 }
@@ -50,7 +50,7 @@ _CLAUSES_OF_COSTS = {
 _USUAL_CLAUSE = "has {ratio} × the {response} of {reference}"
 _IN_CLAUSES = re.compile(r"\{(ratio|response|reference)\}")
 
-_REASONS = {
+REASONS = {
     "too-few-blocks": "too few blocks to tell",
     "no-blocks": "no block has a good trial of both",
     "response-missing": "no block has it on both sides",
@@ -69,6 +69,7 @@ _REASONS = {
     "units-differ": "its unit is not the same in all trials",
     "no-margin": "the median of the reference is 0, so a margin in percent of it means nothing",
 }
+"""Why a contrast is undecided, by its `reason`."""
 
 
 SIGNS: dict[Tone, str] = {"better": "▲", "worse": "▼", "same": "=", "no-worse": "△", "unknown": "?", "plain": " "}
@@ -316,7 +317,7 @@ def _of_ramp(contrast: Contrast) -> str:
 
 def explain_reason(code: str) -> str:
     """A contrast's `reason` for people."""
-    return _REASONS.get(code, strip_controls(code))
+    return REASONS.get(code, strip_controls(code))
 
 
 def list_first(analysis: Analysis) -> tuple[Warned, ...]:

@@ -263,6 +263,7 @@ def _trial_task(task: BootTask, booted: ProvisionedBoot, trial: TrialPlan) -> Tr
         kernels=booted.kernels,
         liveness=booted.liveness,
         clocks=booted.asked.clients.clocks,
+        is_pretended=booted.asked.is_pretended,
         hosts=_list_hosts(booted),
         artifacts=task.artifacts,
         record=_draft_record(task, booted, trial, TrialStatus.OK),

@@ -22,8 +22,11 @@ class Engine(Protocol):
         """BadInput if a run with these events began elsewhere."""
         ...
 
-    def open(self, resolved: Sequence[Resolved], say: Say) -> AbstractAsyncContextManager[RunBlocks]:
-        """Have ready what runs blocks of these treatments. BadInput, HostCannot: before anything is made."""
+    def open(self, resolved: Sequence[Resolved], run: str, say: Say) -> AbstractAsyncContextManager[RunBlocks]:
+        """Have ready what runs blocks of these treatments. BadInput, HostCannot: before anything is made.
+
+        `run` names the study and the run's folder to whoever has to wait for it.
+        """
         ...
 
 

@@ -5,6 +5,9 @@ from nearmetal.model import Plan, ResolvedWorkload
 from nearmetal.run.under import SETTLED
 from nearmetal.study.resolve import build_workload
 
+A_PRETENDED_TRIAL = 0.1
+"""Seconds: what a workload declares passes at once."""
+
 AROUND_A_TRIAL = 1.0
 """Seconds: starting together, reading back, and preparing what takes no time worth telling."""
 
@@ -24,6 +27,9 @@ def estimate_plan(plan: Plan) -> float:
         of_clients = plugins.load("environments", one.clients.environment.kind)
         seconds += boots * environment.typical_ready * (1 + _EACH_MORE * (one.number_of_servers - 1))
         seconds += boots * of_clients.typical_ready * _EACH_MORE * (one.clients.count - 1)
+        if one.is_pretended:
+            seconds += A_PRETENDED_TRIAL * len(one.workloads) * plan.repeats
+            continue
         if id(one.workloads) not in taken:  # treatments have many of them in common
             taken[id(one.workloads)] = sum(map(_estimate_workload, one.workloads))
         seconds += (taken[id(one.workloads)] + around * len(one.workloads)) * plan.repeats

@@ -4,7 +4,7 @@ import datetime
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from nearmetal.isolate import standing
 from nearmetal.lab import clean, host_lock, others, rootless
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import OpenSite
-from nearmetal.lab.lock import measuring
+from nearmetal.lab.lock import measuring, pretending
 from nearmetal.lab.machines import kept
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
@@ -32,12 +32,12 @@ from nearmetal.run.live import LiveNotes
 from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
-from nearmetal.run.shape import list_hosts
+from nearmetal.run.shape import is_pretended, list_hosts
 from nearmetal.run.versions import collect_versions, other_versions
 from nearmetal.say import Say
 from nearmetal.store import journal, runs
 from nearmetal.store.calibration import Sizing
-from nearmetal.store.claim import hold_journal
+from nearmetal.store.claim import hold_journal, make_taken_error
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.live import forget_live
 from nearmetal.store.manifest import Manifest
@@ -86,7 +86,10 @@ class Request:
 
 
 class OnThisHost:
-    """An `Engine`: one block after the other, each in a process, and nothing else measures here meanwhile."""
+    """An `Engine`: one block after the other, each in a process, and nothing else measures here meanwhile.
+
+    Pretended machines take nothing from this host: such a run neither waits for others nor keeps them waiting.
+    """
 
     def refuse_run(self, folder: RunFolder, happened: Sequence[Mapping[str, Any]]) -> None:
         if is_of_a_fleet(happened):
@@ -94,8 +97,8 @@ class OnThisHost:
             raise BadInput("this run has its blocks on a fleet", str(folder.path), remedy)
 
     @asynccontextmanager
-    async def open(self, resolved: Sequence[Resolved], say: Say) -> AsyncIterator[RunBlocks]:
-        with measuring(say) as lock:
+    async def open(self, resolved: Sequence[Resolved], run: str, say: Say) -> AsyncIterator[RunBlocks]:
+        with pretending() if is_pretended(resolved) else measuring(say, run) as lock:
 
             async def run_blocks(
                 folder: RunFolder,
@@ -132,9 +135,11 @@ async def start(request: Request, say: Say, listeners: Listeners, engine: Engine
     request = request.draw_seed()
     reader = request.files
     resolved = resolve_treatments(request.study, reader)
-    async with (engine or OnThisHost()).open(resolved, say) as run_blocks:
+    async with (engine or OnThisHost()).open(resolved, _name_run(request.study, request.folder), say) as run_blocks:
         refuse_what_is_there(request.folder)
         await _put_right(say)
+        if not is_pretended(resolved):
+            await _say_what_disturbs(say)
         must_be_able_to_make(request.study)
         hosts = collect_hosts(request.study)
         if preparing.lacks_image(request.study):
@@ -176,11 +181,18 @@ async def open_folder(
     manifest = await _make_manifest(request, plan, missing, open_site)
     new = files.list_missing(request.folder)
     try:
-        if reader is not None:
-            reader.write(folder.files)
-        folder.write_manifest(manifest)
+        files.make_folder(request.folder)
+        # Another run may be about to begin in the same folder.
+        with hold_journal(folder.journal):
+            if folder.has_manifest:
+                raise make_taken_error(folder.journal)
+            if reader is not None:
+                reader.write(folder.files)
+            folder.write_manifest(manifest)
     except OSError:
         shutil.rmtree(folder.files, ignore_errors=True)
+        with suppress(OSError):
+            folder.journal.unlink()
         files.remove_empty(new)
         raise
     return folder
@@ -205,8 +217,11 @@ async def resume_run(folder: RunFolder, say: Say, listeners: Listeners, engine: 
     progress = Progress.from_lines(journal.read_records(folder.journal))
     engine = engine or OnThisHost()
     engine.refuse_run(folder, list(journal.read_events(folder.journal)))
-    async with engine.open(manifest.plan.resolved, say) as run_blocks:
+    run = _name_run(manifest.study, folder.path)
+    async with engine.open(manifest.plan.resolved, run, say) as run_blocks:
         await _put_right(say)
+        if not is_pretended(manifest.plan.resolved):
+            await _say_what_disturbs(say)
         is_measured = lacks_its_end_alone(folder, manifest, progress)
         if not is_measured:
             refuse_what_is_not_as_planned(folder, manifest)
@@ -310,6 +325,10 @@ def _at_work(folder: RunFolder) -> Iterator[None]:
         yield
 
 
+def _name_run(study: Study, folder: Path) -> str:
+    return f"study {study.name}, {folder.absolute()}"
+
+
 async def _put_right(say: Say) -> None:
     cleaned = await clean.clean(say)
     await kept.forget_dead()
@@ -318,6 +337,9 @@ async def _put_right(say: Say) -> None:
         say(f"{done}: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
     for what in cleaned.left:
         say(f"still there: {what}")
+
+
+async def _say_what_disturbs(say: Say) -> None:
     if process := others.other():
         say(f"another nearmetal (process {process}) is at work on this host: each disturbs the other")
     for one in kept.everything():

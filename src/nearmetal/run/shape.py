@@ -13,6 +13,11 @@ from nearmetal.model import MachineSpec, Resolved
 from nearmetal.study.asked import CLIENT_MEMORY, image_beside
 
 
+def is_pretended(resolved: Iterable[Resolved]) -> bool:
+    """Whether nothing of a plan touches a host."""
+    return all(one.is_pretended for one in resolved)
+
+
 def share_cpus(resolved: Resolved, available: list[int], layout: Layout, elsewhere: Mapping[str, list[int]]) -> Share:
     """Who gets which of a site's CPUs; `elsewhere` has those of each other host of clients, by its name."""
     has_clients_there = resolved.server.host in resolved.clients.places

@@ -8,6 +8,7 @@ from pydantic_core import ErrorDetails
 
 from nearmetal.study.lines import KeyPath
 
+QUOTES = "'\"`"
 _SHOWN = 100
 """Characters of a wrong value that are shown."""
 
@@ -29,7 +30,14 @@ def show_value(value: object) -> str:
         text = repr(value)
     except ValueError:  # an integer of more digits than Python prints
         return "a number of thousands of digits"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return cut_text(text, _SHOWN)
+
+
+def cut_text(text: str, most: int) -> str:
+    """The begin of a long text; a quotation that is cut ends with its mark."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}…{text[0] if text[0] in QUOTES else ''}"
 
 
 def path_of(error: ErrorDetails, raw: Mapping[str, Any]) -> KeyPath:

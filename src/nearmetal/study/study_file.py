@@ -12,12 +12,14 @@ from nearmetal.errors import BadInput
 from nearmetal.model import PRETENDED, Study
 from nearmetal.study.checks import check
 from nearmetal.study.checks.hosts import place_roles
+from nearmetal.study.checks.levels import list_unknown_settings
 from nearmetal.study.lines import KeyPath
 from nearmetal.study.text import (
     DEEPEST,
     StudyText,
     did_you_mean,
     explain_error,
+    join_mistakes,
     parse,
     refuse_what_nothing_takes,
     show_value,
@@ -25,11 +27,13 @@ from nearmetal.study.text import (
 from nearmetal.units import AS_WRITTEN
 
 
-def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = False) -> Study:
+def read(
+    text: str, file: str, overrides: Sequence[str] = (), quick: bool = False, typed: Mapping[str, str] | None = None
+) -> Study:
     """The study that a file describes. BadInput for whatever could not be carried out as written.
 
-    `overrides` are `table.key=value` as `--set` takes them; `quick` applies the file's own [quick] table, which is
-    checked in any case.
+    `overrides` are `table.key=value` as `--set` takes them, and `typed` has what was typed for those that another
+    option set; `quick` applies the file's own [quick] table, which is checked in any case.
     """
     where = StudyText(text, file)
     raw = where.raw
@@ -44,7 +48,8 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
     where.quick_workloads = _quick_workloads(raw, scaled_down or {}, where)
     small = copy.deepcopy(raw)
     _merge(small, scaled_down or {})
-    changes = _find_overrides([_parse_override(text, file) for text in overrides], small if quick else raw, where)
+    given = [_parse_override(one, file, typed) for one in overrides]
+    changes = _find_overrides(given, small if quick else raw, where)
     whole = _check_study(_override_study(raw, changes), where)
     if scaled_down is None:
         return whole
@@ -53,13 +58,15 @@ def read(text: str, file: str, overrides: Sequence[str] = (), quick: bool = Fals
     return small_study if quick else whole
 
 
-def locate_key(text: str, file: str, overrides: Sequence[str], quick: bool, path: KeyPath) -> str:
+def locate_key(
+    text: str, file: str, overrides: Sequence[str], quick: bool, path: KeyPath, typed: Mapping[str, str] | None = None
+) -> str:
     """Where a study that was read by `read` has a key: its file and line, or the override that sets it."""
     where = StudyText(text, file)
     scaled_down = where.raw.pop("quick", None) or {}
     where.quick_workloads = _quick_workloads(where.raw, scaled_down, where)
     where.is_quick = quick
-    _find_overrides([_parse_override(one, file) for one in overrides], where.raw, where)
+    _find_overrides([_parse_override(one, file, typed) for one in overrides], where.raw, where)
     return where.place_of(path)
 
 
@@ -117,9 +124,10 @@ class Override:
     value: Any
 
 
-def _parse_override(text: str, file: str) -> Override:
+def _parse_override(text: str, file: str, typed: Mapping[str, str] | None) -> Override:
     try:
-        return parsed_override(text)
+        override = parsed_override(text)
+        return replace(override, written=(typed or {}).get(text, override.written))
     except BadInput as error:
         raise BadInput(error.what, f"{file}, {error.where}" if error.where else "", error.remedy) from None
 
@@ -218,7 +226,9 @@ def _check_study(raw: dict[str, Any], where: StudyText) -> Study:
     try:
         study: Study = Study.model_validate(raw, context=AS_WRITTEN)
     except ValidationError as error:
-        raise explain_error(error, raw, where) from None
+        machine = raw.get("machine")
+        unknown = list_unknown_settings(machine, where) if isinstance(machine, dict) else []
+        raise join_mistakes([explain_error(error, raw, where), *unknown]) from None
     if "environment" not in study.clients.model_fields_set and _is_pretended(study):
         study = study.model_copy(update={"clients": study.clients.model_copy(update={"environment": PRETENDED})})
     study = place_roles(study, where)

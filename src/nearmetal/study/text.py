@@ -31,6 +31,8 @@ _LONGEST_PLACE = 160
 """The same of what the command line set."""
 
 
+_MOST_MISTAKES = 20
+"""Of a file that are told at once."""
 _COMPARED = 100
 """Characters of a misspelt word that are looked at."""
 
@@ -128,7 +130,14 @@ def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
     return f"did you mean `{near[0]}`?" if near else f"{what}: {', '.join(choices) or 'none'}"
 
 
+MOST_TRIALS = 1_000_000
+"""Of a study."""
+
 _LEAST = -(2**63)
+_RANGES: Mapping[KeyPath, str] = {
+    ("design", "blocks"): f"write a whole number from 1 on; a study has at most {MOST_TRIALS:,} trials in all"
+}
+"""Of keys of which more can be said than what TOML has."""
 
 
 def refuse_what_nothing_takes(where: StudyText, raw: Mapping[str, Any]) -> None:
@@ -144,6 +153,8 @@ def refuse_what_nothing_takes(where: StudyText, raw: Mapping[str, Any]) -> None:
         if isinstance(value, float) and value - value != 0:
             raise where.make_error(path, f"`{join_path(path)}` cannot be {value}", "write a finite number")
         if isinstance(value, int) and not _LEAST <= value < -_LEAST:
+            if path in _RANGES:
+                raise where.make_error(path, f"`{join_path(path)}` is out of range", _RANGES[path])
             what = f"`{join_path(path)}` is no number of 64 bits, which TOML has"
             raise where.make_error(path, what, f"write one from {_LEAST} to {-_LEAST - 1}")
 
@@ -163,17 +174,47 @@ def _list_leaves(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def explain_error(error: ValidationError, raw: Mapping[str, Any], where: StudyText) -> BadInput:
-    """The first thing that is wrong, in our words.
+    """All that is wrong, in our words, in the order of the file."""
+    mistakes = _list_mistakes(error.errors(include_url=False), raw)
+    explained = [_explain_mistake(path, one, raw, where) for path, one in mistakes.items()]
+    return join_mistakes(explained)
 
-    pydantic tries every type of a union and reports each: what goes deepest into the file is what was meant.
-    """
-    errors = error.errors(include_url=False)
-    start = path_of(errors[0], raw)[:1]
-    related = [one for one in errors if path_of(one, raw)[:1] == start]
-    first = max(related, key=lambda one: (len(path_of(one, raw)), one["type"] == "extra_forbidden"))
-    path = path_of(first, raw)
+
+def join_mistakes(mistakes: Iterable[BadInput]) -> BadInput:
+    """One or several mistakes of a file as one error, in the order of its lines. Of very many it has the first ones."""
+    listed = [part for one in mistakes for part in (one, *one.others)]
+    for one in listed:
+        one.others = ()
+    first, *others = sorted(listed, key=lambda one: int(next(iter(re.findall(r":(\d+)$", one.where)), 0)))
+    if more := others[_MOST_MISTAKES - 1 :]:
+        others = [*others[: _MOST_MISTAKES - 1], BadInput(f"and {len(more):,} more mistakes")]
+    first.others = tuple(others)
+    return first
+
+
+def _list_mistakes(errors: Iterable[ErrorDetails], raw: Mapping[str, Any]) -> Mapping[KeyPath, ErrorDetails]:
+    """One error for each mistake. pydantic tries every type of a union and reports each: what goes deepest into the
+    file is what was meant. A key that is missing stands there misspelt if its table has an unknown one."""
+    found: dict[KeyPath, ErrorDetails] = {}
+    for one in errors:
+        path = path_of(one, raw)
+        if path not in found or (one["type"] == _UNKNOWN and found[path]["type"] != _UNKNOWN):
+            found[path] = one
+    around = {path[:length] for path in found for length in range(len(path))}
+    misspelt = {path[:-1] for path, one in found.items() if one["type"] == _UNKNOWN}
+    return {
+        path: one
+        for path, one in found.items()
+        if path not in around and not (one["type"] == "missing" and path[:-1] in misspelt)
+    }
+
+
+_UNKNOWN = "extra_forbidden"
+
+
+def _explain_mistake(path: KeyPath, first: ErrorDetails, raw: Mapping[str, Any], where: StudyText) -> BadInput:
     name = join_path(path)
-    if first["type"] == "extra_forbidden":
+    if first["type"] == _UNKNOWN:
         keys = keys_of(_model_of(path))
         if len(path) == 1:
             keys.append("quick")

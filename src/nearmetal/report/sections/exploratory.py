@@ -8,7 +8,7 @@ from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Paragraph
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
-from nearmetal.report.sections.verdicts import contrast_table, ratio_panel
+from nearmetal.report.sections.verdicts import contrast_table, describe_marks, ratio_panel
 from nearmetal.report.why_figures import count_by_chance
 
 _LEAD = (
@@ -39,7 +39,7 @@ def _render(report: ReportInput) -> Contents | None:
     blocks: list[Block] = []
     if 0 < len(ratios) <= _DRAWN:
         margin = figures.format_percent(report.manifest.study.design.margin)
-        caption = f"As above; shaded: the margin of {margin}."
+        caption = f"Dashed line: the reference. Shaded: the margin of {margin}. {describe_marks(ratios)}"
         description = "Ratios of the exploratory responses to the reference; the table has the same figures."
         blocks.append(Chart("exploratory", caption, description, (ratio_panel("ratios", "", ratios, report),)))
     if contrasts:

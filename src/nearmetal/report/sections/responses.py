@@ -71,7 +71,8 @@ def _primary_first(cells: Sequence[Cell], report: ReportInput) -> list[tuple[str
 def in_words(cells: Sequence[Cell], report: ReportInput) -> str | None:
     """What there is to say of one response of one workload, if a picture would not show more."""
     if is_flat(cells):
-        return f"{_describe_flat(cells[0], report)} in every trial."
+        told = f"{_describe_flat(cells[0], report)} in every trial."
+        return told[:1].upper() + told[1:]
     first = cells[0]
     named = f"{report.labels.name_response(first.workload, first.response)} of {words.name_workload(first.workload)}"
     is_drawable = any(_lies_somewhere(value) for cell in cells for value in cell.values)

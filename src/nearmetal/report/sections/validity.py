@@ -19,6 +19,12 @@ _NAMED = 6
 """With more treatments or comparisons than this, a warning names those that have it most."""
 
 
+_FEWEST_POINTS = 4
+"""Blocks of a treatment below which a line shows no trend."""
+_TREND = "A trend over blocks is a drift, which blocks cancel out."
+_SLOPE = "A slope over the position within a block is what random order guards against."
+
+
 def _render(report: ReportInput) -> Contents:
     bad = [record for record in report.records if record.status is not TrialStatus.OK]
     warned = _make_warnings(report)
@@ -30,8 +36,8 @@ def _render(report: ReportInput) -> Contents:
         blocks.append(_make_troubles(bad, report))
     if warned.rows:
         blocks.append(warned)
-    panels = (*_over_blocks(report), *_over_positions(report))
-    if panels:
+    over_blocks, over_positions = list(_over_blocks(report)), list(_over_positions(report))
+    if panels := (*over_blocks, *over_positions):
         # Which treatments are not drawn, if there are any.
         is_bound = any(any(cell.censored) for cells in _primary_cells(report).values() for cell in cells)
         undrawn = ", but of those of which some blocks have only a bound" if is_bound else ""
@@ -39,8 +45,7 @@ def _render(report: ReportInput) -> Contents:
             Chart(
                 "drift",
                 f"Each treatment's primary response against its own median{undrawn}. "
-                "A trend over blocks is a drift, which blocks cancel out; a slope over the position within a block "
-                "is what random order guards against.",
+                + " ".join(text for text, drawn in ((_TREND, over_blocks), (_SLOPE, over_positions)) if drawn),
                 "Primary responses relative to their medians, over blocks and over positions within a block.",
                 panels,
             )
@@ -168,7 +173,7 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
             for cell in cells
             if _has_scale(cell)
         ]
-        if any(len(group.points) > 1 for group in groups):
+        if any(len(group.points) >= _FEWEST_POINTS for group in groups):
             title = f"{words.strip_controls(workload)}: drift over blocks"
             yield Panel(
                 f"{workload}-{response}-blocks",
@@ -194,7 +199,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
             for name, colour in report.colours.items()
             if name in points
         ]
-        if any(len({x for x, _ in group.points}) > 1 for group in groups):
+        if any(len(group.points) >= _FEWEST_POINTS and len({x for x, _ in group.points}) > 1 for group in groups):
             title = f"{words.strip_controls(workload)}: place in the block"
             subtitle = report.labels.name_response(workload, response)
             yield Panel(

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from nearmetal.analysis.alike import grouped, of_all, wording
 from nearmetal.analysis.results import Contrast, Verdict
@@ -186,10 +186,7 @@ def _make_chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
         caption=(
             "Dashed line: the reference. "
             f"{_describe_shaded(bool(ratios), differences, figures.format_percent(margin))} "
-            f"Bar: the interval.{' Small dots: the blocks, later ones higher up.' if has_dots else ''} "
-            "Filled point: different; diamond: equivalent; hollow: undecided"
-            f"{' or not worse' if any(one.verdict is Verdict.NOT_WORSE for one in primary) else ''}"
-            f"{'; triangle: beyond the picture, a small one: only an end of the interval' if is_cut else ''}."
+            f"{describe_marks(primary, has_dots=has_dots, is_cut=is_cut)}"
         ),
         description="; ".join(
             f"{words.strip_controls(c.workload)}: {words.write_sentence(c, report.labels)}: {c.verdict}"
@@ -197,6 +194,32 @@ def _make_chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
         ),
         panels=tuple(panels),
     )
+
+
+_MARKS: Mapping[str, Sequence[Verdict]] = {
+    "filled point": (Verdict.DIFFERENT,),
+    "diamond": (Verdict.EQUIVALENT,),
+    "hollow": (Verdict.UNDECIDED, Verdict.NOT_WORSE, Verdict.WITHDRAWN),
+}
+
+
+def describe_marks(contrasts: Sequence[Contrast], *, has_dots: bool = False, is_cut: bool = False) -> str:
+    """What the marks of a forest mean, of those that these contrasts have: "Bar: the interval. Hollow: undecided."."""
+    drawn = {contrast.verdict for contrast in contrasts}
+    points = [
+        f"{mark}: {' or '.join(str(one).replace('-', ' ') for one in meant if one in drawn)}"
+        for mark, meant in _MARKS.items()
+        if drawn & set(meant)
+    ]
+    if is_cut:
+        points.append("triangle: beyond the picture, a small one: only an end of the interval")
+    told = "; ".join(points)
+    sentences = (
+        "Bar: the interval." if any(contrast.interval is not None for contrast in contrasts) else "",
+        "Small dots: the blocks, later ones higher up." if has_dots else "",
+        f"{told[:1].upper()}{told[1:]}." if told else "",
+    )
+    return " ".join(filter(None, sentences))
 
 
 def _describe_shaded(has_ratios: bool, differences: Sequence[Contrast], margin: str) -> str:

@@ -8,10 +8,8 @@ from nearmetal.study.checks.factors import is_among, list_levels
 from nearmetal.study.checks.treatments import LOOKED_AT
 from nearmetal.study.levels import is_same_level
 from nearmetal.study.lines import KeyPath
-from nearmetal.study.text import StudyText, did_you_mean, show_value
+from nearmetal.study.text import MOST_TRIALS, StudyText, did_you_mean, show_value
 from nearmetal.units import show_share
-
-MOST_TRIALS = 1_000_000
 
 
 def check_reference(study: Study, where: StudyText) -> None:
@@ -61,7 +59,12 @@ def check_size(study: Study, where: StudyText) -> None:
     if words.number_of_treatments(study, most) > most:
         path: KeyPath = ("factors",) if most > 0 else ("design",)
         what = f"the study has more than {MOST_TRIALS:,} trials"
-        raise where.make_error(path, what, 'fewer levels, blocks or repeats, or crossing = "one-at-a-time"')
+        rest = 'or repeats, or crossing = "one-at-a-time"'
+        remedy = f"fewer levels, blocks {rest}"
+        of_a_block = words.number_of_treatments(study, MOST_TRIALS) * study.design.repeats * len(study.workloads)
+        if most_blocks := MOST_TRIALS // of_a_block:
+            path, remedy = _BLOCKS, f"at most {most_blocks:,} blocks; or fewer levels {rest}"
+        raise where.make_error(path, what, remedy)
 
 
 def check_counterparts(study: Study, where: StudyText) -> None:

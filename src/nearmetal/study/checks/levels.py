@@ -1,17 +1,19 @@
 """What factors set, and what observers are told: every level, put in its place, makes sense there."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import ValidationError
 
 from nearmetal import plugins
-from nearmetal.model import CAPTURE_KEYS, SAME, ClientsSpec, FactorSpec, Level, Study, find_sysctl_problem
+from nearmetal.errors import BadInput
+from nearmetal.model import CAPTURE_KEYS, SAME, ClientsSpec, FactorSpec, Level, MachineSpec, Study, find_sysctl_problem
 from nearmetal.study import factors as words
 from nearmetal.study.asked import put_level
 from nearmetal.study.checks.places import is_cpus, is_environment, is_host
 from nearmetal.study.factors import KnownNames
 from nearmetal.study.lines import KeyPath
-from nearmetal.study.text import StudyText, describe_error, did_you_mean, show_value
+from nearmetal.study.text import StudyText, describe_error, did_you_mean, join_mistakes, show_value
 
 
 def check_targets(study: Study, where: StudyText) -> None:
@@ -38,14 +40,22 @@ def check_targets(study: Study, where: StudyText) -> None:
             if path in where.overrides and not is_as_set and words.is_everywhere(study.factors, name):
                 what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"
                 raise where.make_error(path, what, f"set its levels: --set 'factors.{name}=[…]'")
+    if unknown := list_unknown_settings(study.machine.settings, where):
+        raise join_mistakes(unknown)
     for name, level in study.machine.settings.items():
-        if name not in known.treatments:
-            keys = [*type(study.machine).model_fields, *known.treatments]
-            what = f"unknown key `machine.{name}`"
-            raise where.make_error(("machine", name), what, did_you_mean(name, keys, "known keys"))
         _is_level(("machine", name), name, level, where)
     for name, level in study.clients.own_treatments.items():
         _is_level(("clients", name), name, level, where)
+
+
+def list_unknown_settings(machine: Iterable[str], where: StudyText) -> list[BadInput]:
+    """What is wrong with the keys of [machine], of which those that are no keys of its own are treatments."""
+    keys = [*MachineSpec.model_fields, *plugins.list_names("treatments")]
+    return [
+        where.make_error(("machine", name), f"unknown key `machine.{name}`", did_you_mean(name, keys, "known keys"))
+        for name in machine
+        if name not in keys
+    ]
 
 
 def check_levels(study: Study, where: StudyText) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from nearmetal import cpu_lists, plugins
+from nearmetal.errors import BadInput
 from nearmetal.model import SAME, Description, EnvironmentSpec, Level, MachineSpec, Provision, Study
 from nearmetal.study.lines import KeyPath
-from nearmetal.study.text import StudyText, describe_error, did_you_mean, keys_of, show_value
+from nearmetal.study.text import StudyText, describe_error, did_you_mean, join_mistakes, keys_of, show_value
 from nearmetal.units import AS_WRITTEN
 
 _MANUAL = "docs/environments.md says what each kind takes"
@@ -19,12 +20,14 @@ def check_environments(study: Study, where: StudyText) -> None:
     if SAME in study.environments:
         what = f"{show_value(SAME)} cannot name an environment: for clients it means the servers'"
         raise where.make_error(("environments", SAME), what, "rename it")
+    mistakes = []
     for name, spec in study.environments.items():
-        if spec.kind not in kinds:
-            what = f"there is no kind of environment {show_value(spec.kind)}"
-            raise where.make_error(("environments", name, "kind"), what, did_you_mean(spec.kind, kinds, "kinds"))
-        _is_what_it_is_called(name, spec, kinds, where)
-        _check_options(name, spec, where)
+        try:
+            _check_declared(name, spec, kinds, where)
+        except BadInput as error:
+            mistakes.append(error)
+    if mistakes:
+        raise join_mistakes(mistakes)
     for level in study.factors["environment"].levels:
         is_environment(("factors", "environment"), level, study, where)
         _is_declared(("factors", "environment"), str(level), study, where)
@@ -42,6 +45,14 @@ def check_environments(study: Study, where: StudyText) -> None:
                 )
     for table, given in (("machine", study.machine.cpus), ("clients", study.clients.cpus)):
         is_cpus((table, "cpus"), given, where)
+
+
+def _check_declared(name: str, spec: EnvironmentSpec, kinds: Sequence[str], where: StudyText) -> None:
+    if spec.kind not in kinds:
+        what = f"there is no kind of environment {show_value(spec.kind)}"
+        raise where.make_error(("environments", name, "kind"), what, did_you_mean(spec.kind, kinds, "kinds"))
+    _is_what_it_is_called(name, spec, kinds, where)
+    _check_options(name, spec, where)
 
 
 def is_environment(path: KeyPath, level: Level, study: Study, where: StudyText) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from nearmetal import plugins
 from nearmetal.errors import BadInput
@@ -13,7 +14,7 @@ from nearmetal.study.hints import find_workload_hint
 from nearmetal.study.levels import fill_placeholders, find_placeholders, format_assignment
 from nearmetal.study.lines import KeyPath
 from nearmetal.study.resolve import build_workload, collect_ports, collect_services, lengthen_load, validate_parameters
-from nearmetal.study.text import StudyText, describe_error, did_you_mean, keys_of, show_value
+from nearmetal.study.text import StudyText, describe_error, did_you_mean, join_mistakes, keys_of, show_value
 
 _MANUAL = "docs/workloads.md says what each kind takes"
 
@@ -95,10 +96,20 @@ def _check_placeholders(index: int, workload: WorkloadSpec, study: Study, where:
 
 def check_workload_parameters(study: Study, where: StudyText) -> None:
     """Every workload, filled with every combination of the levels that stand in it, must make sense."""
+    mistakes = []
     for index, workload in enumerate(study.workloads):
-        for levels, spec in iterate_filled(workload, study):
-            built = _check_parameters(index, spec, levels, where)
-            _check_judged(index, spec, built, study.design.share_boot, where)
+        try:
+            _check_filled(index, workload, study, where)
+        except BadInput as error:
+            mistakes.append(error)
+    if mistakes:
+        raise join_mistakes(mistakes)
+
+
+def _check_filled(index: int, workload: WorkloadSpec, study: Study, where: StudyText) -> None:
+    for levels, spec in iterate_filled(workload, study):
+        built = _check_parameters(index, spec, levels, where)
+        _check_judged(index, spec, built, study.design.share_boot, where)
 
 
 def iterate_filled(workload: WorkloadSpec, study: Study) -> Iterator[tuple[dict[str, Level], WorkloadSpec]]:
@@ -124,17 +135,22 @@ def _combine_levels(names: Sequence[str], study: Study) -> Iterator[dict[str, Le
 
 def _check_parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText) -> Workload:
     known = keys_of(plugins.load("workloads", spec.kind).Parameters)
-    for key in spec.parameters:
-        if key not in known:
-            what = f"unknown key `{key}` in a workload of kind {spec.kind}"
-            remedy = find_workload_hint(spec.kind, key) or did_you_mean(
-                key, ["name", "kind", "primary", "headlines", *known], "known keys"
-            )
-            raise where.make_error(("workloads", index, key), what, remedy)
+    mistakes = []
+    for key in (key for key in spec.parameters if key not in known):
+        what = f"unknown key `{key}` in a workload of kind {spec.kind}"
+        remedy = find_workload_hint(spec.kind, key) or did_you_mean(
+            key, ["name", "kind", "primary", "headlines", *known], "known keys"
+        )
+        mistakes.append(where.make_error(("workloads", index, key), what, remedy))
+    if mistakes:
+        raise join_mistakes(mistakes)
     try:
         return build_workload(spec)
     except ValidationError as error:
-        raise _wrong_parameter(error, index, spec, levels, where) from None
+        # A number of texts and tables may be tried for one key: the first says what is wrong.
+        firsts = {str(one["loc"][:1]): one for one in reversed(error.errors(include_url=False))}
+        told = [_wrong_parameter(one, index, spec, levels, where) for one in reversed(firsts.values())]
+        raise join_mistakes(told) from None
 
 
 def _check_judged(index: int, spec: WorkloadSpec, workload: Workload, share_boot: bool, where: StudyText) -> None:
@@ -168,9 +184,8 @@ def _check_response(
 
 
 def _wrong_parameter(
-    error: ValidationError, index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText
+    first: ErrorDetails, index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText
 ) -> BadInput:
-    first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     with_levels = f" (with {format_assignment(levels)})" if levels else ""
     subject = f"workload {spec.name!r}{with_levels}" + (f", `{name}`" if name else "")
