@@ -20,7 +20,7 @@ NESTED: Final = (
 )
 
 
-def about_reality(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
+def list_provenance_warnings(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     yield from _emulated(manifest, records)
     yield from _pretended(manifest.plan, records)
     yield from _rootless(manifest)
