@@ -117,7 +117,7 @@ def _load_cached(group: Group, name: str) -> Any:
 def _load_theirs(group: Group, name: str, point: EntryPoint) -> Any:
     try:
         plugin = point.load()
-        problem = _find_problem(group, plugin)  # it looks at it, and what is looked at may be code of theirs too
+        problem = _find_problem(group, name, plugin)  # it looks at it, and what is looked at may be code of theirs too
     except (Exception, SystemExit) as error:  # a module of somebody else's may raise anything, and end us
         wish = "install what it needs" if isinstance(error, ImportError) else "ask whoever made it"
         raise _of_no_use(group, name, message_of(error), wish) from error
@@ -134,7 +134,7 @@ def _of_no_use(group: Group, name: str, why: str, wish: str) -> HostCannot:
     )
 
 
-def _find_problem(group: Group, plugin: object) -> str | None:
+def _find_problem(group: Group, name: str, plugin: object) -> str | None:
     """Why it cannot be what its group asks for, as far as names tell."""
     module, protocol = _PROMISES[group]
     promised = getattr(importlib.import_module(module), protocol)
@@ -150,4 +150,9 @@ def _find_problem(group: Group, plugin: object) -> str | None:
         and not hasattr(plugin, one)
         and not (is_class and isinstance(vars(promised).get(one), property))
     )
-    return f"it is no {protocol}: it has no {in_short(lacks, _NAMED)}" if lacks else None
+    if lacks:
+        return f"it is no {protocol}: it has no {in_short(lacks, _NAMED)}"
+    # A ledger has a machine by its environment's kind: by another name `clean` does not find who removes it.
+    word = "kind" if "kind" in asked else "name"
+    own = getattr(plugin, word)
+    return None if own == name else f"its {word} is {own!r}, and its entry point is called {name!r}"

@@ -19,7 +19,7 @@ from nearmetal.model import (
     Site,
 )
 from nearmetal.run import making
-from nearmetal.run.booted import ProvisionedBoot
+from nearmetal.run.boot_state import ProvisionedBoot
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
 

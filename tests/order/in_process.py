@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from nearmetal.lab.left import Left
+from nearmetal.lab.leftovers import Leftover
 from nearmetal.run.block import BlockTask
 from nearmetal.run.block_child import run_task
 from nearmetal.run.block_lines import Said
@@ -20,7 +20,7 @@ class InProcess:
         # As it crosses to another process.
         await run_task(BlockTask.model_validate_json(task.model_dump_json()), _Sink(sink, self._say))
 
-    async def close(self) -> Iterable[Left]:
+    async def close(self) -> Iterable[Leftover]:
         return ()
 
 

@@ -12,7 +12,7 @@ from nearmetal.analysis import two_runs
 from nearmetal.analysis.apart import apart
 from nearmetal.analysis.changes import ResponseChange
 from nearmetal.analysis.gates import parse_gate
-from nearmetal.analysis.reality import about_reality
+from nearmetal.analysis.provenance import about_reality
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.two_runs import Comparison, StoredRun, is_worse
 from nearmetal.model import Blame, Response, TrialStatus

@@ -19,7 +19,7 @@ from nearmetal import plugins, say, schemas
 from nearmetal.by_hand import up
 from nearmetal.by_hand.copying import Remote, parse_place
 from nearmetal.by_hand.down import remove_machine
-from nearmetal.by_hand.wanted import choose_cpuset, parse_request, refuse_what_cannot_be
+from nearmetal.by_hand.machine_request import choose_cpuset, parse_request, refuse_what_cannot_be
 from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput, HostCannot

@@ -14,7 +14,7 @@ import pytest
 from nearmetal import schemas
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.calibrate import calibrate
-from nearmetal.analysis.known import known
+from nearmetal.analysis.known_difference import find_known_difference
 from nearmetal.analysis.responses import BOOT, arms_of_study
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.sight import Evidence, sights
@@ -59,13 +59,13 @@ def plain() -> Calibration:
 def test_names_of_one_environment_are_alike_in_everything() -> None:
     plan = manifest().plan
     for workload in ("arithmetic", "replies", "waits", BOOT):
-        found = known(plan, AGAIN, FIRST, workload)
+        found = find_known_difference(plan, AGAIN, FIRST, workload)
         assert found is not None and found.truth is None
 
 
 def test_more_to_do_is_known_where_it_is_done_and_alike_elsewhere() -> None:
     plan = manifest().plan
-    truths = {name: known(plan, MORE, FIRST, name) for name in ("arithmetic", "replies", "waits", BOOT)}
+    truths = {name: find_known_difference(plan, MORE, FIRST, name) for name in ("arithmetic", "replies", "waits", BOOT)}
     assert all(truths.values())
     arithmetic, replies, waits, boot = (one.truth for one in truths.values() if one)
     assert replies is None and boot is None
@@ -78,24 +78,24 @@ def test_more_to_do_is_known_where_it_is_done_and_alike_elsewhere() -> None:
 
 def test_other_machines_are_not_alike() -> None:
     faster = manifest(16, "environments.again.speed=1.1").plan
-    assert known(faster, AGAIN, FIRST, "replies") is None
-    assert known(faster, AGAIN, FIRST, BOOT) is None
-    assert known(faster, MORE, FIRST, "replies") is not None
+    assert find_known_difference(faster, AGAIN, FIRST, "replies") is None
+    assert find_known_difference(faster, AGAIN, FIRST, BOOT) is None
+    assert find_known_difference(faster, MORE, FIRST, "replies") is not None
     sized = manifest(16, "factors.vcpus=[1, 2]", "reference.vcpus=1").plan
-    assert known(sized, {**FIRST, "vcpus": 2}, {**FIRST, "vcpus": 1}, "replies") is None
+    assert find_known_difference(sized, {**FIRST, "vcpus": 2}, {**FIRST, "vcpus": 1}, "replies") is None
 
 
 def test_nothing_is_known_of_what_was_not_injected_or_has_other_effects() -> None:
     waits = ("workloads.waits.delay={wait}", 'factors.wait=["0ms", "5ms", "6ms"]')
     none, five, six = ({**FIRST, "wait": wait} for wait in ("0ms", "5ms", "6ms"))
     plan = manifest(16, *waits, "reference.wait=0ms").plan
-    assert known(plan, five, none, "waits") is None
-    assert known(plan, six, five, "waits") is not None
-    assert known(plan, five, six, "waits") is None
+    assert find_known_difference(plan, five, none, "waits") is None
+    assert find_known_difference(plan, six, five, "waits") is not None
+    assert find_known_difference(plan, five, six, "waits") is None
     bodies = manifest(16, "workloads.replies.body={amount}B").plan
-    assert known(bodies, MORE, FIRST, "replies") is None
+    assert find_known_difference(bodies, MORE, FIRST, "replies") is None
     both = manifest(16, "workloads.arithmetic.max_prime={amount}").plan
-    assert known(both, MORE, FIRST, "arithmetic") is None
+    assert find_known_difference(both, MORE, FIRST, "arithmetic") is None
 
 
 # ── What a run says ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Fate, RunHistory
-from nearmetal.dashboard.so_far import so_far
+from nearmetal.dashboard.early_verdicts import render_early_verdicts
 from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.planning import plan as planning
 from nearmetal.report.words import Labels
@@ -109,7 +109,7 @@ def test_a_run_in_which_nothing_can_be_compared_says_why(changes: dict[str, Any]
         is_slow = record.trial.treatment["environment"] == "slow"
         course.take_line(record.model_copy(update=changes) if is_slow else record)
     course.take_line(event("RunEnded", interrupted=False))
-    section, _ = so_far(manifest, course, folder)
+    section, _ = render_early_verdicts(manifest, course, folder)
     assert section.lead == f"Nothing can be compared: {reason}."
 
 
@@ -121,7 +121,7 @@ def test_a_comparison_is_warned_of_what_is_its_own_beside_what_the_run_is_warned
         again = record.model_copy(update={"trial": replace(record.trial, attempt=1)})
         course.take_line(again if record.trial.block == 2 else record)
     course.take_line(event("RunEnded", interrupted=False))
-    section, report = so_far(manifest, course, folder)
+    section, report = render_early_verdicts(manifest, course, folder)
     assert "1 block was repeated after a bad trial" in str(report.analysis.warnings)
     told = str(section.blocks)
     assert "a later attempt counts for 1 of 8 blocks" in told and "was repeated" not in told

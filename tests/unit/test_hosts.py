@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.by_hand.wanted import parse_request
+from nearmetal.by_hand.machine_request import parse_request
 from nearmetal.errors import BadInput
 from nearmetal.model import Study
 from nearmetal.study.resolve import Resolver, collect_hosts, find_one_under_two_names

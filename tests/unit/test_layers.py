@@ -6,6 +6,7 @@ found by name, so that they may import what finds them.
 """
 
 import ast
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import cache
@@ -168,6 +169,20 @@ def test_the_lab_says_which_folders_it_has() -> None:
     words = set((lab.__doc__ or "").replace(",", " ").replace(".", " ").split())
     assert folders
     assert not folders - words
+
+
+def test_the_page_of_folders_names_each_and_no_other() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs/architecture.md").read_text("utf-8")
+    picture, inside, beside, crates = re.findall(r"^```text\n[\s\S]*?^```|(?:^\|.*\n)+", page, re.MULTILINE)
+    drawn = set(re.findall(r"\b([a-z_]+)/", picture))
+    named = set(re.findall(r"`([a-z_/]+)/`", inside.partition("---")[2]))
+    others = re.findall(r"`(probe/[a-z]+)`", crates) + re.findall(r"`([a-z_]+)/` \|$", beside, re.MULTILINE)
+    packages = {file.parent.name for file in (_ROOT / "nearmetal").glob("*/__init__.py")}
+    assert drawn <= named and packages <= named
+    assert [name for name in named if not (_ROOT / "nearmetal" / name).is_dir()] == []
+    assert len(others) > 8 and [name for name in others if not (root / name).is_dir()] == []
+    assert {f"probe/{file.parent.name}" for file in (root / "probe").glob("*/Cargo.toml")} - {*others} == {"probe/fuzz"}
 
 
 def test_a_handles_data_is_read_by_its_plugin_alone() -> None:

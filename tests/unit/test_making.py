@@ -10,7 +10,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed
 from nearmetal.run import making
-from nearmetal.run.booted import ProvisionedBoot
+from nearmetal.run.boot_state import ProvisionedBoot
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
 

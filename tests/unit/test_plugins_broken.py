@@ -149,3 +149,40 @@ def test_what_is_not_what_its_group_asks_for_is_told_by_what_it_lacks(
     monkeypatch.setattr(EntryPoint, "load", lambda point: half)
     with pytest.raises(HostCannot, match=f"'half' in {group}, of the package theirs, cannot be loaded: it {lacks}"):
         plugins.load(group, "half")
+
+
+class Whole:
+    """All that each group asks for, but for its name."""
+
+    kind = name = "other"
+
+    def __getattr__(self, asked: str) -> object:
+        return None
+
+
+class WholeClass(type):
+    kind = name = "other"
+
+    def __getattr__(cls, asked: str) -> object:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("group", "word"),
+    [
+        ("environments", "kind"),
+        ("treatments", "name"),
+        ("workloads", "kind"),
+        ("observers", "name"),
+        ("sections", "name"),
+    ],
+)
+def test_what_calls_itself_otherwise_than_its_entry_point_is_refused(
+    group: Group, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger has its machines by the name that it calls itself, by which nobody could remove them."""
+    plugin = WholeClass("Theirs", (), {}) if group in ("workloads", "observers") else Whole()
+    monkeypatch.setattr(plugins, "_entry_points", lambda group: {"mine": EntryPoint("mine", "theirs:mine", group)})
+    monkeypatch.setattr(EntryPoint, "load", lambda point: plugin)
+    with pytest.raises(HostCannot, match=f"its {word} is 'other', and its entry point is called 'mine'"):
+        plugins.load(group, "mine")

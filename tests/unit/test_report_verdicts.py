@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.analysis.reality import NESTED
+from nearmetal.analysis.provenance import NESTED
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import looks
 from nearmetal.model import Warned

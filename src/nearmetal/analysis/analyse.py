@@ -16,7 +16,7 @@ from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.holding_back import find_withdrawn, hold_back
 from nearmetal.analysis.means import warn_of_means
-from nearmetal.analysis.reality import about_reality
+from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, find_deviation, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.analysis.sites import warn_of_sites
@@ -79,7 +79,7 @@ def analyse(
         warnings=(
             *about_run(kept, told, left_out, to_run),
             *_about_facts(manifest.malformed),
-            *about_reality(manifest, kept),
+            *list_provenance_warnings(manifest, kept),
             *about_disturbance(kept),
             *about_clients(arms, primaries, design.margin),
             *warn_of_no_slack(manifest.plan),

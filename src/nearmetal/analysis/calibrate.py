@@ -19,7 +19,7 @@ from nearmetal.analysis import elementary, power
 from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.disturbed import ELSEWHERE
-from nearmetal.analysis.known import KnownDifference, Truth, known
+from nearmetal.analysis.known_difference import KnownDifference, Truth, find_known_difference
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of, that_count
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
@@ -100,7 +100,7 @@ def _with_what_is_known(
     for one in contrasts:
         key = key_of(one.treatment), key_of(one.reference), one.workload
         if key not in found:
-            found[key] = known(manifest.plan, one.treatment, one.reference, one.workload)
+            found[key] = find_known_difference(manifest.plan, one.treatment, one.reference, one.workload)
         what = found[key]
         if what is not None:
             yield one, what
@@ -212,7 +212,7 @@ def _blocks(manifest: Manifest, arms: Arms, reference: Assignment, workload: str
 def _is_alike(manifest: Manifest, treatment: Assignment, reference: Assignment, workload: str) -> bool:
     if key_of(treatment) == key_of(reference):
         return False
-    what = known(manifest.plan, treatment, reference, workload)
+    what = find_known_difference(manifest.plan, treatment, reference, workload)
     return what is not None and what.truth is None
 
 

@@ -39,7 +39,7 @@ from nearmetal.analysis.gates import (
 )
 from nearmetal.analysis.holding_back import find_withdrawn
 from nearmetal.analysis.outcomes import Pair
-from nearmetal.analysis.reality import about_reality
+from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, key_of, outcomes_of
 from nearmetal.analysis.results import FairnessRow, Verdict
 from nearmetal.model import OF_THE_BOOT, Document, TrialRecord, Warned
@@ -266,7 +266,7 @@ def _about(run: StoredRun) -> Iterator[Warned]:
     yield from stopped_at_a_look(run.manifest.plan.blocks, run.events)
     to_run = blocks_to_run(run.manifest.plan.blocks, run.events)
     yield from (one for one in about_run(run.records, run.events, (), to_run) if one.code in _OF_A_RUN)
-    yield from about_reality(run.manifest, run.records)
+    yield from list_provenance_warnings(run.manifest, run.records)
     yield from about_disturbance(run.records)
 
 

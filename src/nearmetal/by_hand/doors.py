@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from nearmetal import plugins
-from nearmetal.by_hand import marked
+from nearmetal.by_hand import marked_processes
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.commands.refused import refuse_zero_bytes
 from nearmetal.lab.machines.kept import KeptMachine
@@ -40,5 +40,5 @@ def build_command(door: Door, argv: Sequence[str], *, terminal: bool = False, ma
     refuse_zero_bytes(argv)
     env = {"TERM": os.environ.get("TERM", "xterm")} if terminal else {}
     if mark:
-        env[marked.VARIABLE] = mark
+        env[marked_processes.VARIABLE] = mark
     return door.build_command(argv, env, terminal)

@@ -11,7 +11,7 @@ from typing import Any
 
 from nearmetal.by_hand import guard
 from nearmetal.by_hand.doors import build_command, open_door
-from nearmetal.by_hand.marked import Inside, MarkedProcesses, OnHost
+from nearmetal.by_hand.marked_processes import Inside, MarkedProcesses, OnHost
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.commands.process import exit_status

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nearmetal.by_hand.marked import MarkedProcesses
+from nearmetal.by_hand.marked_processes import MarkedProcesses
 
 _WELL = b"."
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from nearmetal import plugins
 from nearmetal.by_hand import ssh_config
-from nearmetal.by_hand.wanted import MachineRequest, choose_cpuset, parse_request, refuse_what_cannot_be
+from nearmetal.by_hand.machine_request import MachineRequest, choose_cpuset, parse_request, refuse_what_cannot_be
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
 from nearmetal.lab import others

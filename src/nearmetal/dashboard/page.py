@@ -13,8 +13,8 @@ from markupsafe import Markup, escape
 
 from nearmetal.dashboard import glance
 from nearmetal.dashboard.course import Fate, RunHistory
+from nearmetal.dashboard.current_step import CurrentStep, list_values
 from nearmetal.dashboard.glance import GridRow, Problem
-from nearmetal.dashboard.going import Going, list_values
 from nearmetal.dashboard.host import HostState
 from nearmetal.dashboard.live import Parts
 from nearmetal.errors import NearmetalError
@@ -105,7 +105,7 @@ def render_parts(seen: RunSnapshot) -> Parts:
     }
 
 
-def render_live(going: Going | None, path: Path) -> Parts:
+def render_live(going: CurrentStep | None, path: Path) -> Parts:
     """The step that goes on, and what can be asked of the run; nothing of a run that notes no steps."""
     return {"live": "" if going is None else _render("live.html.j2", going=going, quoted=quote(str(path)))}
 

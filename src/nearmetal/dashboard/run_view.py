@@ -8,10 +8,10 @@ from shlex import quote
 
 from nearmetal.dashboard import glance, page
 from nearmetal.dashboard.course import RunHistory
+from nearmetal.dashboard.current_step import CurrentStep, describe_step
+from nearmetal.dashboard.early_verdicts import render_early_verdicts
 from nearmetal.dashboard.following import Follower, mark_file
-from nearmetal.dashboard.going import Going, describe_step
 from nearmetal.dashboard.live import Parts
-from nearmetal.dashboard.so_far import so_far
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.report.chapters import describe_charts
 from nearmetal.report.drawing import draw_svg, has_engine
@@ -95,7 +95,7 @@ class RunView:
         self._noted = seen
         return page.render_live(self._read_going(self.course) if seen[2] else None, self.folder.path)
 
-    def _read_going(self, course: RunHistory) -> Going | None:
+    def _read_going(self, course: RunHistory) -> CurrentStep | None:
         note = LiveNote.read(self.folder)
         if note is None:
             return None
@@ -126,7 +126,7 @@ class RunView:
             return {}
         self._compared = compared
         try:
-            section, report = so_far(self.manifest, course, self.folder)
+            section, report = render_early_verdicts(self.manifest, course, self.folder)
             if not has_engine():
                 (section,) = describe_charts([section])
             self._warned = tuple(glance.list_warnings(report))

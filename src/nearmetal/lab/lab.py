@@ -13,7 +13,7 @@ from nearmetal.lab.changes.engine import ChangeOutcome, NotNoted, UndoOutcome
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.commands import orphans
 from nearmetal.lab.commands.bound import BoundCommands
-from nearmetal.lab.left import Left
+from nearmetal.lab.leftovers import Leftover
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
 from nearmetal.lab.networks import trunk as trunks
@@ -46,7 +46,7 @@ class ClearOutcome:
     """What became of what a lab had changed, in words, and of what it had made that is still there."""
 
     restored: tuple[str, ...]
-    left: tuple[Left, ...]
+    left: tuple[Leftover, ...]
 
 
 class Lab:
@@ -162,26 +162,26 @@ class Lab:
         self._link = await links.lay(switch, spec, ends, cpuset, site, self.ledger, seed=seed)
         return self._link
 
-    async def take_up(self) -> list[Left]:
+    async def take_up(self) -> list[Leftover]:
         """Remove link and trunk, where they lie or were begun, before their machines go; what could not be."""
-        left: list[Left] = []
+        left: list[Leftover] = []
         if self._link is not None:
             link, self._link = self._link, None
             try:
                 await link.remove()
             except NearmetalError as error:
-                left.append(Left(str(error)))
+                left.append(Leftover(str(error)))
         self._places.clear()
         wires = [handle for handle in self.ledger.outstanding().handles if handle.kind in _WIRES]
         return left + await self.destroy_all(wires)
 
-    async def destroy_all(self, handles: Sequence[Handle]) -> list[Left]:
+    async def destroy_all(self, handles: Sequence[Handle]) -> list[Leftover]:
         """At the same time. What could not be destroyed; it stays in the ledger."""
-        left: list[Left] = []
+        left: list[Leftover] = []
         ended = await asyncio.gather(*(self.destroy(handle) for handle in handles), return_exceptions=True)
         for handle, error in zip(handles, ended, strict=True):
             if isinstance(error, Exception):
-                left.append(Left(f"{handle.kind} {handle.name} on {handle.site}", message_of(error)))
+                left.append(Leftover(f"{handle.kind} {handle.name} on {handle.site}", message_of(error)))
             elif error is not None:
                 raise error
         return left
@@ -242,7 +242,7 @@ class Lab:
             again = await self.undo()
         except NotNoted as error:
             again = error.undone
-            left.append(Left(str(self.ledger.path), error.strerror or str(error)))
+            left.append(Leftover(str(self.ledger.path), error.strerror or str(error)))
         left += await self.destroy_all([handle for handle in held if handle.kind == network.KIND])
         self._switches.clear()
         for image in filter(None, self._images.values()):

@@ -12,12 +12,12 @@ from nearmetal.errors import NearmetalError
 from nearmetal.lab import host_lock
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.left import Left
+from nearmetal.lab.leftovers import Leftover
 from nearmetal.lab.networks import network
 from nearmetal.model import BlockPlan, Document, HostSpec, KernelTable, Resolved, TrialPlan, identify_assignment
 from nearmetal.run import shape
 from nearmetal.run.boot import heed_cancellation, run_boot
-from nearmetal.run.booted import BootTask
+from nearmetal.run.boot_state import BootTask
 from nearmetal.run.events import BlockSink, BlockStarted
 from nearmetal.run.live import wait_while_paused
 from nearmetal.store import damage
@@ -65,7 +65,7 @@ class BlockRunner(Protocol):
         """Run what is left of a block's attempt. Everything that comes of it is an event."""
         ...
 
-    async def close(self) -> Iterable[Left]:
+    async def close(self) -> Iterable[Leftover]:
         """Remove what blocks have in common; what could not be."""
         ...
 

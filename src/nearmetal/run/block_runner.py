@@ -13,7 +13,7 @@ from pathlib import Path
 from nearmetal.config import LIMITS
 from nearmetal.errors import ToolFailed
 from nearmetal.lab import clean
-from nearmetal.lab.left import Left
+from nearmetal.lab.leftovers import Leftover
 from nearmetal.model import Cause, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block import BlockTask
@@ -76,7 +76,7 @@ class BlockProcesses:
             await clean.clean(self._say)  # what it had made, and not removed
             heard.record_lost(f"the process that ran its block is gone: {why}")
 
-    async def close(self) -> Iterable[Left]:
+    async def close(self) -> Iterable[Leftover]:
         """Nothing remains of a block but what was told."""
         await self._forget_forks()
         return ()

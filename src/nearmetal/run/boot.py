@@ -39,9 +39,9 @@ from nearmetal.model import (
     TrialRecord,
     TrialStatus,
 )
-from nearmetal.run import looking, making
+from nearmetal.run import inspection, making
 from nearmetal.run.blame import Fault, Invalid, blame_plugin, describe_fault, find_blamed, find_fault
-from nearmetal.run.booted import BootTask, ProvisionedBoot
+from nearmetal.run.boot_state import BootTask, ProvisionedBoot
 from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
 from nearmetal.run.kernels import align_kernels
 from nearmetal.run.live import wait_while_paused
@@ -130,7 +130,7 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
     with _emit_step(booted, sink, "change"):
         kernels = await _change_machines(task, booted, lab, stage)
     with _emit_step(booted, sink, "facts"):
-        await looking.inspect_machines(task, booted, lab, stage, sink)
+        await inspection.inspect_machines(task, booted, lab, stage, sink)
     with _emit_step(booted, sink, "verify"):
         for called, treatment, level, those in _list_treatments(booted.asked, stage):
             with blame_plugin(f"the treatment {treatment.name!r}"):

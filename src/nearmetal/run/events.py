@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal, Protocol
 
-from nearmetal.lab.left import Left
+from nearmetal.lab.leftovers import Leftover
 from nearmetal.model import TrialAddress, TrialRecord, identify_assignment
 from nearmetal.store.events import BlockDispatched as BlockDispatched
 from nearmetal.store.events import BlockEnded as BlockEnded
@@ -90,7 +90,7 @@ def _identify_event(event: Event) -> object:
     return event.what if isinstance(event, LeftBehind) else None
 
 
-def emit_left(sink: BlockSink, left: Iterable[Left], told: set[str]) -> None:
+def emit_left(sink: BlockSink, left: Iterable[Leftover], told: set[str]) -> None:
     """Tell what could not be put right; not what is in `told`, which was told before, after another boot.
 
     Those left for one reason, such as an engine that is away, are told together.
@@ -101,4 +101,4 @@ def emit_left(sink: BlockSink, left: Iterable[Left], told: set[str]) -> None:
             told.add(one.what)
             new.setdefault(one.why, []).append(one.what)
     for why, things in new.items():
-        sink.emit(LeftBehind(what=str(Left(", ".join(things), why))))
+        sink.emit(LeftBehind(what=str(Leftover(", ".join(things), why))))

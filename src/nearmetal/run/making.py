@@ -14,9 +14,9 @@ from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import Description, Handle, Machine, MachineSpec, ResolvedEnvironment, SharedNetwork, Site
 from nearmetal.run import shape
-from nearmetal.run.booted import ProvisionedBoot
+from nearmetal.run.boot_state import ProvisionedBoot
 from nearmetal.run.surroundings import Neighbour
-from nearmetal.study.asked import image_beside
+from nearmetal.study.treatment_request import image_beside
 
 NEIGHBOURHOOD = ResolvedEnvironment(
     level="host",

@@ -11,8 +11,8 @@ from nearmetal.lab.image.image import Image
 from nearmetal.lab.lab import OpenSite
 from nearmetal.model import SAME, Resolved, Study
 from nearmetal.store.manifest import Manifest
-from nearmetal.study.asked import image_beside
 from nearmetal.study.resolve import resolve_environment
+from nearmetal.study.treatment_request import image_beside
 
 
 def makes_machines(study: Study) -> bool:

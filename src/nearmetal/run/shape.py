@@ -10,7 +10,7 @@ from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import network, trunk
 from nearmetal.model import MachineSpec, Resolved
-from nearmetal.study.asked import CLIENT_MEMORY, image_beside
+from nearmetal.study.treatment_request import CLIENT_MEMORY, image_beside
 
 
 def is_pretended(resolved: Iterable[Resolved]) -> bool:

@@ -26,8 +26,8 @@ from nearmetal.model import (
 )
 from nearmetal.store import version_1
 from nearmetal.store.manifest import Manifest
-from nearmetal.study.asked import AskedTreatment, Asking, find_targets_of_run
 from nearmetal.study.blocks import checksum_trial_ids, plan_block
+from nearmetal.study.treatment_request import TreatmentRequest, TreatmentRequests, find_targets_of_run
 
 _UNDESCRIBED = Description(family=None, kernel=None, placement=None)
 
@@ -67,7 +67,7 @@ def upgrade_v1(document: object) -> Manifest:
 
 
 def _upgrade_plan(study: Study, old: PlanV1) -> Plan:
-    asking = Asking(study, find_targets_of_run(study))
+    asking = TreatmentRequests(study, find_targets_of_run(study))
     return Plan(
         study=old.study,
         seed=old.seed,
@@ -85,7 +85,7 @@ def _upgrade_plan(study: Study, old: PlanV1) -> Plan:
     )
 
 
-def _resolve_treatment(study: Study, assignment: Assignment, asked: AskedTreatment) -> Resolved:
+def _resolve_treatment(study: Study, assignment: Assignment, asked: TreatmentRequest) -> Resolved:
     server, client = (_resolve_environment(study, level) for level in (asked.environment, asked.clients.environment))
     return Resolved(
         assignment=assignment,

@@ -29,9 +29,9 @@ from nearmetal.model import (
     Workload,
     WorkloadSpec,
 )
-from nearmetal.study.asked import AskedTreatment, Asking, find_targets
 from nearmetal.study.factors import KnownNames, treatments_of
 from nearmetal.study.files import FileReader
+from nearmetal.study.treatment_request import TreatmentRequest, TreatmentRequests, find_targets
 from nearmetal.units import AS_WRITTEN
 
 
@@ -47,13 +47,13 @@ class Resolver:
         self._study = study
         self._reader = reader or FileReader()
         self._services: Mapping[str, ResolvedService] | None = None
-        self._asking = Asking(study, find_targets(study, installed_names()))
+        self._asking = TreatmentRequests(study, find_targets(study, installed_names()))
         self._environments: dict[tuple[str, int], ResolvedEnvironment] = {}
         self._servers: dict[tuple[object, ...], MachineSpec] = {}
         self._clients: dict[tuple[object, ...], ResolvedClients] = {}
         self._workloads: dict[int, tuple[ResolvedWorkload, ...]] = {}
 
-    def ask_treatment(self, assignment: Assignment) -> AskedTreatment:
+    def ask_treatment(self, assignment: Assignment) -> TreatmentRequest:
         """What a combination asks for, as the study writes it. pydantic's ValidationError."""
         return self._asking.ask_treatment(assignment)
 
@@ -80,7 +80,7 @@ class Resolver:
             self._environments[key] = resolve_environment(self._study, level, spec)
         return self._environments[key]
 
-    def _resolve_server(self, asked: AskedTreatment, environment: ResolvedEnvironment) -> MachineSpec:
+    def _resolve_server(self, asked: TreatmentRequest, environment: ResolvedEnvironment) -> MachineSpec:
         treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
         key = (id(asked.machine), environment.level, treatments)
         if key not in self._servers:
@@ -93,7 +93,7 @@ class Resolver:
             self._servers[key] = spec
         return self._servers[key]
 
-    def _resolve_clients(self, asked: AskedTreatment) -> ResolvedClients:
+    def _resolve_clients(self, asked: TreatmentRequest) -> ResolvedClients:
         clients = asked.clients
         treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
         key = (id(clients), id(asked.client), treatments)
@@ -118,7 +118,7 @@ class Resolver:
             )
         return self._clients[key]
 
-    def _shape_client(self, asked: AskedTreatment) -> MachineSpec | None:
+    def _shape_client(self, asked: TreatmentRequest) -> MachineSpec | None:
         """What each client is, shaped by the treatments that are of clients too."""
         spec = asked.client
         if spec is None:

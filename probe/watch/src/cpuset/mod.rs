@@ -55,7 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         CpusetAction::List { cpus } => {
             let kept = cpus.leaving_others(&kernel)?;
-            output::print_result(&survey::list_groups(&kernel, &kept)?, args.json)?;
+            output::print_result(&survey::survey_cpus(&kernel, &kept)?, args.json)?;
         }
         CpusetAction::Apart => output::print_result(&set_apart(&kernel, &read()?)?, args.json)?,
         CpusetAction::Back => output::print_result(&put_back(&kernel, &read()?)?, args.json)?,
@@ -74,7 +74,7 @@ fn read() -> anyhow::Result<Document> {
 fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
     let kept: CpuList = wanted.cpus.parse().map_err(anyhow::Error::msg)?;
     // It may be so since the list was made.
-    if let Some(why) = survey::list_groups(kernel, &kept)?.unfit {
+    if let Some(why) = survey::survey_cpus(kernel, &kept)?.unfit {
         anyhow::bail!(why);
     }
     let there = known_hierarchy(wanted)?;
@@ -85,7 +85,7 @@ fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
     for one in refused {
         output::print_complaint(format_args!("{}: {}", one.what, one.why));
     }
-    survey::list_groups(kernel, &kept)
+    survey::survey_cpus(kernel, &kept)
 }
 
 fn put_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {

@@ -8,7 +8,8 @@ use crate::threads::{self, ShownThread};
 use ground::kernel::Kernel;
 use ground::place::CpuList;
 
-pub fn list_groups(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
+/// What keeps other programs off these CPUs now, and what of theirs would have to move.
+pub fn survey_cpus(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
     let mut document = Document {
         schema: "cpuset.v1".to_owned(),
         cpus: kept.to_string(),
@@ -170,7 +171,7 @@ mod tests {
     const ROOT: &str = "/sys/fs/cgroup/cpuset";
 
     fn list_laid(laid: &Laid) -> Document {
-        list_groups(&laid.kernel_view(), &first_cpu()).unwrap()
+        survey_cpus(&laid.kernel_view(), &first_cpu()).unwrap()
     }
 
     fn lay_group(laid: &Laid, name: &str, cpus: &str, tasks: &str) {

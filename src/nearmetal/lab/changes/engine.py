@@ -12,7 +12,7 @@ from nearmetal.errors import HostCannot, MachineGone, message_of
 from nearmetal.lab.changes.host import change_host, is_shared, release_host
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
-from nearmetal.lab.left import Left
+from nearmetal.lab.leftovers import Leftover
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands, Machine, Warned
 
@@ -39,8 +39,8 @@ class UndoOutcome:
         return str(self.left)
 
     @property
-    def left(self) -> Left:
-        return Left(f"{self.change.on}: {self.change.kind} {self.change.target}", self.detail)
+    def left(self) -> Leftover:
+        return Leftover(f"{self.change.on}: {self.change.kind} {self.change.target}", self.detail)
 
 
 class NotNoted(OSError):

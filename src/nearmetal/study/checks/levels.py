@@ -9,11 +9,11 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import CAPTURE_KEYS, SAME, ClientsSpec, FactorSpec, Level, MachineSpec, Study, find_sysctl_problem
 from nearmetal.study import factors as words
-from nearmetal.study.asked import put_level
 from nearmetal.study.checks.places import is_cpus, is_environment, is_host
 from nearmetal.study.factors import KnownNames
 from nearmetal.study.lines import KeyPath
 from nearmetal.study.text import StudyText, describe_error, did_you_mean, join_mistakes, show_value
+from nearmetal.study.treatment_request import put_level
 
 
 def check_targets(study: Study, where: StudyText) -> None:

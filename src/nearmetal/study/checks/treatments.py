@@ -8,17 +8,17 @@ from nearmetal import cpu_lists, plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, Description, MachineSpec, Study, is_per_namespace
 from nearmetal.study import factors as words
-from nearmetal.study.asked import AskedTreatment, find_targets
 from nearmetal.study.lines import KeyPath
 from nearmetal.study.resolve import Resolver, installed_names, resolve_environment
 from nearmetal.study.text import StudyText, show_value
+from nearmetal.study.treatment_request import TreatmentRequest, find_targets
 
 _NO_SYSCTL = "leave it out, or let servers and clients be guests; a factor can have a `when`"
 LOOKED_AT = 20_000
 """Treatments that are tried. What is beyond is found when the study is planned or run."""
 
 
-def iterate_asked(study: Study) -> Iterator[tuple[Assignment, AskedTreatment]]:
+def iterate_asked(study: Study) -> Iterator[tuple[Assignment, TreatmentRequest]]:
     """Each treatment, as far as they are tried, and what it asks for."""
     resolver = Resolver(study)
     return (
@@ -255,7 +255,7 @@ def _is_ignored(key: str, machine: Description) -> bool:
     return key in machine.ignores or (key == "kernel_arguments" and machine.kernel in ("host", "emulated"))
 
 
-def _is_across(asked: AskedTreatment, described: Descriptions) -> bool:
+def _is_across(asked: TreatmentRequest, described: Descriptions) -> bool:
     """Whether servers and clients hang on the lab's switches of different hosts."""
     both = (described[asked.environment], described[asked.clients.environment])
     return {asked.machine.host} != {*asked.clients.hosts[: asked.clients.count]} and all(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Left:
+class Leftover:
     """`str` of it is for people. The thing is told from others by what it is: why may be another the next time."""
 
     what: str

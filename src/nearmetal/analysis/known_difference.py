@@ -56,7 +56,9 @@ _TRUTHS: Mapping[tuple[str, str], Callable[[Any, Any], Truth | None]] = {
 """By a workload's kind and the one parameter in which both sides are apart."""
 
 
-def known(plan: Plan, treatment: Assignment, reference: Assignment, workload: str) -> KnownDifference | None:
+def find_known_difference(
+    plan: Plan, treatment: Assignment, reference: Assignment, workload: str
+) -> KnownDifference | None:
     """Of two treatments and a workload, or BOOT for what a boot has whatever it ran. None where nothing is known."""
     one, other = plan.resolved_of(treatment), plan.resolved_of(reference)
     if _machines(one) != _machines(other):

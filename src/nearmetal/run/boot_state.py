@@ -1,4 +1,4 @@
-"""What a boot is to become, and what has become of it so far."""
+"""The task of a boot, and its state while it is made, measured and taken down."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -18,7 +18,7 @@ from nearmetal.model import Handle, Machine, MachineSpec, ProcessId, Readback, R
 from nearmetal.run import verify
 from nearmetal.run.allotment import Allotment, PlacedMachine
 from nearmetal.run.blame import Invalid
-from nearmetal.run.booted import BootTask, ProvisionedBoot
+from nearmetal.run.boot_state import BootTask, ProvisionedBoot
 from nearmetal.run.events import BlockSink, FactsSeen
 from nearmetal.run.liveness import Liveness
 from nearmetal.store.facts import sift_facts

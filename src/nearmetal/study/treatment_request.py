@@ -29,7 +29,7 @@ from nearmetal.units import AS_WRITTEN
 
 
 @dataclass(frozen=True)
-class AskedTreatment:
+class TreatmentRequest:
     environment: str
     machine: MachineSpec
     clients: ClientsSpec
@@ -47,7 +47,7 @@ class AskedTreatment:
     settings: tuple[Setting, ...]
 
 
-class Asking:
+class TreatmentRequests:
     """Puts combinations into a study. Each table is validated once for each set of levels that it gets."""
 
     def __init__(self, study: Study, targets: Mapping[str, tuple[Target, ...]]) -> None:
@@ -66,7 +66,7 @@ class Asking:
         self._settings: dict[tuple[str, type, Level], tuple[Setting, ...]] = {}
         self._filling = list_placeholders(study)  # also of factors that set a key beside
 
-    def ask_treatment(self, assignment: Assignment) -> AskedTreatment:
+    def ask_treatment(self, assignment: Assignment) -> TreatmentRequest:
         """What a combination asks for. pydantic's ValidationError when a level does not fit the key it sets."""
         levels: dict[str, dict[str, Level]] = {"machine": {}, "clients": {}, "link": {}, "observe": {}}
         chosen = dict(self._study.machine.settings)
@@ -87,7 +87,7 @@ class Asking:
             f"{table}.{key}": level for table in ("machine", "clients") for key, level in levels[table].items()
         }
         filling = {name: level for name, level in assignment.items() if name in self._filling}
-        return AskedTreatment(
+        return TreatmentRequest(
             environment=str(assignment["environment"]),
             machine=machine,
             clients=clients,

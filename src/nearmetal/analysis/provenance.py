@@ -20,7 +20,7 @@ NESTED: Final = (
 )
 
 
-def about_reality(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
+def list_provenance_warnings(manifest: Manifest, records: Sequence[TrialRecord]) -> Iterable[Warned]:
     yield from _emulated(manifest, records)
     yield from _pretended(manifest.plan, records)
     if manifest.plan.resolved and all(one.is_pretended for one in manifest.plan.resolved):

@@ -19,7 +19,7 @@ _GOES_WITHOUT_SAYING = frozenset({"unfinished", "withdrawn", "blocks-missing"})
 """Warnings of a run that has not ended, which the page tells elsewhere: there is more to come."""
 
 
-def so_far(manifest: Manifest, course: RunHistory, folder: RunFolder) -> tuple[Section, ReportInput]:
+def render_early_verdicts(manifest: Manifest, course: RunHistory, folder: RunFolder) -> tuple[Section, ReportInput]:
     """The chapter, and what it was made from. Statements and pictures: the tables are the report's."""
     records = tuple(course.records)
     arms = arms_of_study(records, manifest.study.design)

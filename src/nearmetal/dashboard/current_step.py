@@ -28,7 +28,7 @@ _STEPS = {
 
 
 @dataclass(frozen=True)
-class Going:
+class CurrentStep:
     about: str
     """Workload, treatment and block."""
     step: str
@@ -52,7 +52,7 @@ class Values:
     trials: int
 
 
-def describe_step(note: LiveNote, wish: Wish | None, course: RunHistory, labels: Labels, now_ns: int) -> Going:
+def describe_step(note: LiveNote, wish: Wish | None, course: RunHistory, labels: Labels, now_ns: int) -> CurrentStep:
     """`now_ns` is the Unix time. A treatment that is none of the plan is left out."""
     planned = {identify_assignment(treatment) for treatment in course.plan.treatments}
     about = []
@@ -63,7 +63,7 @@ def describe_step(note: LiveNote, wish: Wish | None, course: RunHistory, labels:
     again = f" (attempt {note.attempt + 1})" if note.attempt else ""
     step = _STEPS.get(note.step, words.strip_controls(note.step))
     usual = "" if note.usual_ns is None else f"took {show_elapsed(note.usual_ns / 1e9)} the last time"
-    return Going(
+    return CurrentStep(
         about=f"{' on '.join(about)}, in block {note.block + 1}{again}".removeprefix(", "),
         step=step,
         since=max(0.0, (now_ns - note.since_ns) / 1e9),
