@@ -12,7 +12,7 @@ from nearmetal.analysis import two_runs
 from nearmetal.analysis.apart import apart
 from nearmetal.analysis.changes import ResponseChange
 from nearmetal.analysis.gates import parse_gate
-from nearmetal.analysis.provenance import about_reality
+from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.two_runs import Comparison, StoredRun, is_worse
 from nearmetal.model import Blame, Response, TrialStatus
@@ -174,7 +174,7 @@ def test_of_pretended_machines_nothing_is_told_of_the_host() -> None:
         for one in real.plan.resolved
     )
     pretended = real.model_copy(update={"plan": real.plan.model_copy(update={"resolved": resolved})})
-    told = [{one.code for one in about_reality(manifest, run.records)} for manifest in (real, pretended)]
+    told = [{one.code for one in list_provenance_warnings(manifest, run.records)} for manifest in (real, pretended)]
     assert told == [{"rootless", "contained", "nested"}, set()]
 
 
