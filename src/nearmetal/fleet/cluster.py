@@ -42,7 +42,7 @@ class SiteLost(Exception):
     """A site is gone, with whatever it was doing."""
 
 
-class _Unreached(SiteLost):
+class _ConnectionLost(SiteLost):
     """A connection on the way to it broke."""
 
 
@@ -122,7 +122,7 @@ class Fleet:
         """
         try:
             return await self._ask_address(self._find_address(name), name, function, *arguments)
-        except _Unreached:
+        except _ConnectionLost:
             # A scheduler that stalls lets its own connections to sites break. So a site that it still lists is there.
             return await self._ask_address(self._find_address(name), name, function, *arguments)
 
@@ -140,7 +140,7 @@ class Fleet:
             except (KeyError, TimeoutError, ValueError) as error:
                 raise SiteLost(f"the site {name} does not answer: {error}") from None
             except OSError as error:
-                raise _Unreached(f"the site {name} does not answer: {error}") from None
+                raise _ConnectionLost(f"the site {name} does not answer: {error}") from None
             except (ImportError, AttributeError) as error:
                 raise _other_version(name, str(error)) from None
 
