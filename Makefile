@@ -194,7 +194,7 @@ test-live:
 
 # What these two print comes at their end: the dots are the live tests'.
 test-not-live:
-	@$(call tests,not-live,$(NOT_LIVE),-n 2 --dist worksteal --durations=30) >build/not-live.log 2>&1; \
+	@$(call tests,not-live,$(NOT_LIVE),-n 3 --dist worksteal --durations=30) >build/not-live.log 2>&1; \
 	  ended=$$?; cat build/not-live.log; exit $$ended
 
 # 101: some failed. Whatever else ends it is not tried again.

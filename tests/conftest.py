@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from nearmetal import cli
 from nearmetal.config import Paths
 from tests import dealing, libvirt_service, vcenter
 from tests.one_engine import one_engine as drawn_by_one_engine
@@ -55,6 +57,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("NEARMETAL_HOME", str(folder))
     monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path))  # tests run beside others, and need not say so
     yield folder
+
+
+@pytest.fixture(autouse=True)
+def end_in_good_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that was interrupted, and that a test calls in its own process, ends that at once if threads are at
+    work: also threads of another test."""
+    monkeypatch.setattr(cli, "_end_process", sys.exit)
 
 
 @pytest.fixture

@@ -183,7 +183,7 @@ kind = "http"
 duration = "1s"
 headlines = ["latency_p50"]
 [design]
-blocks = 2
+blocks = 4
 """)
     assert called("run", str(study), "-o", str(tmp_path / "run")).returncode == 0
     drawn = {path.stem for path in (tmp_path / "run/report").glob("drift-*.svg")}

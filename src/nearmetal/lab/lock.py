@@ -70,13 +70,14 @@ def pretending() -> Iterator[int]:
     unseen = folder / secrets.token_hex(8)
     path = unseen.with_suffix(".lock")  # it is locked before it is seen
     with unseen.open("x") as file:
-        try_lock(file)
-        os.write(file.fileno(), f"process {os.getpid()}".encode())
-        unseen.rename(path)
         try:
+            try_lock(file)
+            _write_holder(file, unseen)
+            unseen.rename(path)
             yield file.fileno()
         finally:
-            path.unlink(missing_ok=True)
+            for each in (unseen, path):
+                each.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -92,14 +93,19 @@ def exclusive(path: Path, busy: str, say: Say = ignore_text, what: str = "") -> 
             file.seek(0)
             holder = file.read(_LONGEST_HOLDER).strip()
             raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends")
-        try:
-            file.truncate(0)
-            holder = f"process {os.getpid()}{what and ': '}{what}"
-            os.write(file.fileno(), holder.encode())  # what a file object keeps fails once more later
-        except OSError as error:
-            error.filename = error.filename or str(path)
-            raise
+        _write_holder(file, path, what)
         yield file.fileno()
+
+
+def _write_holder(file: IO[Any], path: Path, what: str = "") -> None:
+    """OSError, which names the file."""
+    try:
+        file.truncate(0)
+        holder = f"process {os.getpid()}{what and ': '}{what}"
+        os.write(file.fileno(), holder.encode())  # what a file object keeps fails once more later
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def wait_for_dead_run(say: Say = ignore_text) -> None:
