@@ -29,7 +29,7 @@ install     = if [ -n "$(1)" ]; then \
 
 help:
 	@echo "make demo       measure host, container and VM with the built-in study quickstart"
-	@echo "make test       all tests but campaigns: half an hour on two CPUs"
+	@echo "make test       all tests but campaigns: a quarter of an hour on two CPUs, once set up"
 	@echo "make check      linters and type checkers alone"
 	@echo "make audit      known vulnerabilities of all packages; needs a network"
 	@echo "make bench      speed against peers         make long-test   campaigns of hours"
@@ -194,7 +194,7 @@ test-live:
 
 # What these two print comes at their end: the dots are the live tests'.
 test-not-live:
-	@$(call tests,not-live,$(NOT_LIVE),-n 3 --dist worksteal --durations=30) >build/not-live.log 2>&1; \
+	@$(call tests,not-live,$(NOT_LIVE),-n 4 --dist worksteal --durations=30) >build/not-live.log 2>&1; \
 	  ended=$$?; cat build/not-live.log; exit $$ended
 
 # 101: some failed. Whatever else ends it is not tried again.
