@@ -1,5 +1,8 @@
 """Reading a study: what it becomes, and what each mistake is answered with."""
 
+import difflib
+from unittest.mock import Mock
+
 import pytest
 
 from nearmetal.errors import BadInput
@@ -264,7 +267,16 @@ def test_each_workload_and_environment_is_told_of() -> None:
 def test_of_very_many_mistakes_the_first_are_told() -> None:
     text = GOOD.replace("vcpus = 2", "\n".join(f"x{number} = 1" for number in range(100)))
     told = split(refused(text))
-    assert len(told) == 21 and told[0].what == "unknown key `machine.x0`" and told[-1].what == "and 80 more mistakes"
+    assert len(told) == 21 and told[0].what == "unknown key `machine.x0`" and told[-1].what == "and more mistakes"
+
+
+@pytest.mark.parametrize("place", ["vcpus = 2", 'duration = "1s"', 'name = "'])
+def test_only_mistakes_that_are_told_take_time(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a machine, of a workload, of the study itself."""
+    compared = Mock(wraps=difflib.get_close_matches)
+    monkeypatch.setattr(difflib, "get_close_matches", compared)
+    refused(GOOD.replace(place, "".join(f"x{number} = 1\n" for number in range(1000)) + place, 1))
+    assert 20 <= compared.call_count <= 21
 
 
 def split(error: BadInput) -> list[BadInput]:

@@ -1,11 +1,12 @@
 """The text of a study file: where in it something is wrong, and what, in words for who wrote it. Pure."""
 
 import difflib
+import heapq
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -31,10 +32,14 @@ _LONGEST_PLACE = 160
 """The same of what the command line set."""
 
 
-_MOST_MISTAKES = 20
-"""Of a file that are told at once."""
+MANY_MISTAKES = 21
+"""One more than are told of a file at once. Who lists mistakes need not look for more."""
+_MORE = "and more mistakes"
 _COMPARED = 100
 """Characters of a misspelt word that are looked at."""
+
+
+Item = TypeVar("Item")
 
 
 class StudyText:
@@ -176,20 +181,40 @@ def _list_leaves(raw: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
 def explain_error(error: ValidationError, raw: Mapping[str, Any], where: StudyText) -> BadInput:
     """All that is wrong, in our words, in the order of the file."""
     mistakes = _list_mistakes(error.errors(include_url=False), raw)
-    explained = [_explain_mistake(path, one, raw, where) for path, one in mistakes.items()]
-    return join_mistakes(explained)
+    # A hundred thousand take seconds to explain, and nobody reads them.
+    first = heapq.nsmallest(MANY_MISTAKES, mistakes, key=lambda path: _find_line(where.place_of(path)))
+    return join_mistakes(_explain_mistake(path, mistakes[path], raw, where) for path in first)
+
+
+def check_each(check: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """BadInput, with the mistakes of all of them, or of the first if there are many."""
+    mistakes: list[BadInput] = []
+    for item in items:
+        try:
+            check(item)
+        except BadInput as error:
+            mistakes.append(error)
+            if len(mistakes) == MANY_MISTAKES:
+                break
+    if mistakes:
+        raise join_mistakes(mistakes)
 
 
 def join_mistakes(mistakes: Iterable[BadInput]) -> BadInput:
-    """One or several mistakes of a file as one error, in the order of its lines. Of very many it has the first ones."""
+    """One or several mistakes of a file as one error, in the order of its lines. Of many it has the first ones."""
     listed = [part for one in mistakes for part in (one, *one.others)]
     for one in listed:
         one.others = ()
-    first, *others = sorted(listed, key=lambda one: int(next(iter(re.findall(r":(\d+)$", one.where)), 0)))
-    if more := others[_MOST_MISTAKES - 1 :]:
-        others = [*others[: _MOST_MISTAKES - 1], BadInput(f"and {len(more):,} more mistakes")]
+    first, *others = sorted((one for one in listed if one.what != _MORE), key=lambda one: _find_line(one.where))
+    if len(others) >= MANY_MISTAKES - 1:
+        others[MANY_MISTAKES - 2 :] = [BadInput(_MORE)]
     first.others = tuple(others)
     return first
+
+
+def _find_line(place: str) -> int:
+    """0 of what the command line set."""
+    return int(next(iter(re.findall(r":(\d+)$", place)), 0))
 
 
 def _list_mistakes(errors: Iterable[ErrorDetails], raw: Mapping[str, Any]) -> Mapping[KeyPath, ErrorDetails]:

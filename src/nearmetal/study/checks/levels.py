@@ -1,6 +1,7 @@
 """What factors set, and what observers are told: every level, put in its place, makes sense there."""
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,7 +13,14 @@ from nearmetal.study import factors as words
 from nearmetal.study.checks.places import is_cpus, is_environment, is_host
 from nearmetal.study.factors import KnownNames
 from nearmetal.study.lines import KeyPath
-from nearmetal.study.text import StudyText, describe_error, did_you_mean, join_mistakes, show_value
+from nearmetal.study.text import (
+    MANY_MISTAKES,
+    StudyText,
+    describe_error,
+    did_you_mean,
+    join_mistakes,
+    show_value,
+)
 from nearmetal.study.treatment_request import put_level
 
 
@@ -53,8 +61,7 @@ def list_unknown_settings(machine: Iterable[str], where: StudyText) -> list[BadI
     keys = [*MachineSpec.model_fields, *plugins.list_names("treatments")]
     return [
         where.make_error(("machine", name), f"unknown key `machine.{name}`", did_you_mean(name, keys, "known keys"))
-        for name in machine
-        if name not in keys
+        for name in islice((name for name in machine if name not in keys), MANY_MISTAKES)
     ]
 
 

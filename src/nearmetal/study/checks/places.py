@@ -6,10 +6,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from nearmetal import cpu_lists, plugins
-from nearmetal.errors import BadInput
 from nearmetal.model import SAME, Description, EnvironmentSpec, Level, MachineSpec, Provision, Study
 from nearmetal.study.lines import KeyPath
-from nearmetal.study.text import StudyText, describe_error, did_you_mean, join_mistakes, keys_of, show_value
+from nearmetal.study.text import StudyText, check_each, describe_error, did_you_mean, keys_of, show_value
 from nearmetal.units import AS_WRITTEN
 
 _MANUAL = "docs/environments.md says what each kind takes"
@@ -20,14 +19,7 @@ def check_environments(study: Study, where: StudyText) -> None:
     if SAME in study.environments:
         what = f"{show_value(SAME)} cannot name an environment: for clients it means the servers'"
         raise where.make_error(("environments", SAME), what, "rename it")
-    mistakes = []
-    for name, spec in study.environments.items():
-        try:
-            _check_declared(name, spec, kinds, where)
-        except BadInput as error:
-            mistakes.append(error)
-    if mistakes:
-        raise join_mistakes(mistakes)
+    check_each(lambda one: _check_declared(*one, kinds, where), study.environments.items())
     for level in study.factors["environment"].levels:
         is_environment(("factors", "environment"), level, study, where)
         _is_declared(("factors", "environment"), str(level), study, where)

@@ -14,7 +14,7 @@ from nearmetal.study.hints import find_workload_hint
 from nearmetal.study.levels import fill_placeholders, find_placeholders, format_assignment
 from nearmetal.study.lines import KeyPath
 from nearmetal.study.resolve import build_workload, collect_ports, collect_services, lengthen_load, validate_parameters
-from nearmetal.study.text import StudyText, describe_error, did_you_mean, join_mistakes, keys_of, show_value
+from nearmetal.study.text import StudyText, check_each, describe_error, did_you_mean, join_mistakes, keys_of, show_value
 
 _MANUAL = "docs/workloads.md says what each kind takes"
 
@@ -96,14 +96,7 @@ def _check_placeholders(index: int, workload: WorkloadSpec, study: Study, where:
 
 def check_workload_parameters(study: Study, where: StudyText) -> None:
     """Every workload, filled with every combination of the levels that stand in it, must make sense."""
-    mistakes = []
-    for index, workload in enumerate(study.workloads):
-        try:
-            _check_filled(index, workload, study, where)
-        except BadInput as error:
-            mistakes.append(error)
-    if mistakes:
-        raise join_mistakes(mistakes)
+    check_each(lambda one: _check_filled(*one, study, where), enumerate(study.workloads))
 
 
 def _check_filled(index: int, workload: WorkloadSpec, study: Study, where: StudyText) -> None:
@@ -135,15 +128,15 @@ def _combine_levels(names: Sequence[str], study: Study) -> Iterator[dict[str, Le
 
 def _check_parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], where: StudyText) -> Workload:
     known = keys_of(plugins.load("workloads", spec.kind).Parameters)
-    mistakes = []
-    for key in (key for key in spec.parameters if key not in known):
+
+    def refuse_key(key: str) -> None:
         what = f"unknown key `{key}` in a workload of kind {spec.kind}"
         remedy = find_workload_hint(spec.kind, key) or did_you_mean(
             key, ["name", "kind", "primary", "headlines", *known], "known keys"
         )
-        mistakes.append(where.make_error(("workloads", index, key), what, remedy))
-    if mistakes:
-        raise join_mistakes(mistakes)
+        raise where.make_error(("workloads", index, key), what, remedy)
+
+    check_each(refuse_key, (key for key in spec.parameters if key not in known))
     try:
         return build_workload(spec)
     except ValidationError as error:
