@@ -194,7 +194,14 @@ BAD: list[tuple[str, str, str, str]] = [
     ('name = "good"', 'name = "good"\n"a\\u0000b" = 1', '"a', "control character"),
     ('name = "good"', 'name = "good"\n"a\\nb" = 1', '"a', "unknown key `a\\nb`"),
     ("[quick.design]\nblocks = 2", "[quick.design]\nblocks = 'x'", "blocks = 'x'", "`design.blocks` cannot be 'x'"),
-    ("[quick.design]\nblocks = 2", "[quick]\nblocks = 2", "blocks = 2", "unknown key `blocks`"),
+    (
+        "[quick.design]\nblocks = 2",
+        "[quick]\nblocks = 2",
+        "blocks = 2",
+        "unknown key `blocks` write it under [quick.design]",
+    ),
+    ('name = "good"', 'name = "good"\nmargin = "2%"', "margin", "unknown key `margin` write it under [design]"),
+    ('name = "good"', 'name = "good"\ncpus = "1"', "cpus", "write it under [machine] or [clients]"),
     ('duration = "1s"', f"paths = {['/'] * 1001}", "paths", "`paths` has 1,001 entries it must have at most 1,000"),
     (
         'kind = "http"\nworkers = "{workers}"\nduration = "1s"\nprimary = "throughput"',
