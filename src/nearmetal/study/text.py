@@ -268,7 +268,8 @@ def _of_key(path: KeyPath, first: ErrorDetails, where: StudyText) -> BadInput | 
         )
     if path == ("design", "blocks") and first["type"] not in _BOUNDS:
         what = f"`{name}` cannot be {show_value(first['input'])}"
-        return where.make_error(path, what, f"it must be a whole number, or as in {_make_example((*path, 'max'))}")
+        example = _make_example((*path, "max"))
+        return where.make_error(path, what, f'it must be a whole number, "auto", or as in {example}')
     if first["type"] == "string_type" and isinstance(first["input"], int | float):
         return where.make_error(
             path, f"`{name}` cannot be {show_value(first['input'])}", _as_text(path, first["input"], where)
