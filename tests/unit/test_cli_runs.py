@@ -630,6 +630,15 @@ def test_a_pilot_fixes_the_number_of_blocks_of_the_run(tmp_path: Path) -> None:
     assert by_runs["sees"][0]["source"] == "runs" and len(by_runs["sees"][0]["made"]) == 2
 
 
+def test_a_pilot_names_what_both_sides_share_and_judges_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "pilot.toml"
+    crossed = SIZED.replace("[factors]", "[factors]\nworkers = [1, 4]")
+    file.write_text(crossed.replace("duration", 'workers = "{workers}"\nduration'))
+    told = " ".join(called("plan", str(file), "--pilot", "--blocks", "12").stdout.split())
+    assert "(workers 1): boots differ by" in told and "(workers 4): boots differ by" in told
+    assert "every verdict is undecided" not in told.partition("pilot: 6 boots")[0]
+
+
 def test_a_plan_says_how_to_come_by_noise_and_that_there_is_no_slack(study: Path) -> None:
     told = called("plan", str(study), "--blocks", "6").stdout
     assert "! no-slack: a difference is found only if all 6 blocks agree" in " ".join(told.split())

@@ -1,10 +1,12 @@
 """Runs of manifest version 1 tell what they told when they were made."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.golden.pages import RUNS, tell, written
+from tests.command_line import called
+from tests.golden.pages import HERE, RUNS, tell, written
 
 _FEW = ("run", "kinds", "calibration")
 
@@ -13,3 +15,9 @@ _FEW = ("run", "kinds", "calibration")
 def test_a_run_of_version_1_tells_what_it_told(name: str, tmp_path: Path) -> None:
     told = tell(name, tmp_path)
     assert told == dict(written(name))
+
+
+def test_a_reports_head_counts_trials_that_are_not_ok(tmp_path: Path) -> None:
+    shutil.copytree(HERE / "kinds", tmp_path / "kinds", ignore=shutil.ignore_patterns("expected"))
+    assert called("report", str(tmp_path / "kinds")).returncode == 0
+    assert ">62 trials ok, 1 invalid, 1 lost</span>" in (tmp_path / "kinds" / "report.html").read_text()

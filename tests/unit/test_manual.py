@@ -44,6 +44,14 @@ def test_an_unknown_word_is_answered_with_the_nearest() -> None:
     assert "such as margin, busy-host, throughput or undecided" in called("explain", "qwertz").stderr
 
 
+def test_several_words_are_explained_one_after_another() -> None:
+    """As a verdict and the list of warnings are printed."""
+    told = called("explain", "different,", "worse").stdout
+    assert re.findall(r"^(\S.*)  \(", told, re.MULTILINE) == ["different", "better, worse"]
+    assert called("explain", "different, worse").stdout == told
+    assert called("explain", "margin", "qwertz").returncode == 2
+
+
 def test_words_that_the_product_prints_are_entries() -> None:
     """Verdicts, why there is none, statuses, causes, responses, and the glossary's words."""
     entries = read_entries()

@@ -156,6 +156,13 @@ def test_latex_has_the_columns_that_a_paper_prints(run: RunFolder) -> None:
     assert {row.count(" & ") for row in rows} == {len(head) - 1}
 
 
+def test_a_number_in_latex_is_one_of_a_paper() -> None:
+    values = (9863.0, 9999.6, 10034.4, -67108864.0, 2.535e-05, -1.5e12, 0.0)
+    written = exports.write_latex(TidyTable(("value",), [((), [(one,) for one in values])]))
+    rows = written.split("\\midrule\n")[1].split("\n\\bottomrule")[0].removesuffix(r" \\").split(" \\\\\n")
+    assert rows == ["9863", "10000", "10034", "-67108864", r"$2.535 \times 10^{-5}$", r"$-1.5 \times 10^{12}$", "0"]
+
+
 def test_what_is_the_same_in_all_rows_is_said_above_a_table_in_latex() -> None:
     table = TidyTable(("workload", "treatment", "unit", "p"), [(("web",), [("a", "", 0.5), ("b", "", 0.25)])])
     written = exports.write_latex(table)

@@ -54,6 +54,8 @@ def test_a_factor_that_fills_a_placeholder_and_is_called_as_a_key_is_told_of_bot
         ("environment=host", "it is a factor: --set 'factors.environment=[\"host\"]'"),
         ("factors.environment=host", "--set 'factors.environment=[\"host\"]'"),
         ("workers=8", "it is a key of a workload: --set workloads.web.workers=…"),
+        ("blocks=3", "did you mean `design.blocks`?"),
+        ("cpus=1", "did you mean `machine.cpus` or `clients.cpus`?"),
         ("memory=1GiB", "it is a key of [machine]: --set machine.memory=…"),
     ],
 )

@@ -1,12 +1,16 @@
 """What the manual says of a word that people meet: a key of a study, a warning, a response, a verdict."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from nearmetal.errors import BadInput
 from nearmetal.plain import strip_controls
+
+if TYPE_CHECKING:
+    from nearmetal.console.manual import ManualEntry
 
 _SHOWN = 200
 _COMPARED = 100
@@ -14,7 +18,7 @@ _COMPARED = 100
 _OFFERED = 4
 
 
-@click.command()
+@click.command(short_help="Explain a key, a warning, a verdict, a word of reports.")
 @click.argument("word", nargs=-1, required=True)
 def explain(word: tuple[str, ...]) -> None:
     """Explain a key of a study, a warning, a response, a verdict, a status, or a word of reports.
@@ -26,7 +30,7 @@ def explain(word: tuple[str, ...]) -> None:
 
     entries = read_entries()
     asked = " ".join(word)
-    found = find_entries(entries, asked)
+    found = find_entries(entries, asked) or _find_each(entries, asked)
     if not found:
         if not entries:
             raise BadInput("the manual is not there", "explain", "read docs/ of nearmetal's source")
@@ -36,6 +40,14 @@ def explain(word: tuple[str, ...]) -> None:
         lines = [f"{', '.join(one.words)}  ({one.heading}: docs/{one.page})"]
         lines += [f"  {f'{column}: ' if column else ''}{cell}" for column, cell in one.about]
         click.echo(("\n" if place else "") + strip_controls(folded_for_stdout("\n".join(lines))))
+
+
+def _find_each(entries: Sequence["ManualEntry"], asked: str) -> list["ManualEntry"]:
+    """Of several words, as a verdict ("different, worse") or a list of warnings is printed. Empty if one is unknown."""
+    from nearmetal.console.manual import find_entries
+
+    found = [find_entries(entries, part) for part in asked.replace(",", " ").split()]
+    return list(dict.fromkeys(one for part in found for one in part)) if all(found) else []
 
 
 def _suggest_words(asked: str, known: Iterable[str]) -> str:

@@ -215,8 +215,9 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
     from nearmetal.analysis.slack import count_spare, warn_of_no_slack
 
     if spare := count_spare(plan):
+        points = "points" if spare == 1 else "point"
         console.print(
-            f"a difference can still be found if {spare} of {plan.blocks} blocks point the other way, by little "
+            f"a difference can still be found if {spare} of {plan.blocks} blocks {points} the other way, by little "
             f"(k = {spare})"
         )
     # Of too few blocks for any verdict the line above says so.

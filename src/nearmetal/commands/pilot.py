@@ -33,7 +33,9 @@ def make_pilot(opened: OpenedStudy, available: bool, as_json: bool) -> bool:
     study = opened.study.model_copy(update={"design": design})
     overrides = (*opened.overrides, f"design.blocks={BOOTS}", f"design.repeats={TRIALS}")
     path = session.default_folder(study, "-pilot")
-    request = session.Request(study, opened.source, overrides, opened.quick, path, available, files=opened.files)
+    request = session.Request(
+        study, opened.source, overrides, opened.quick, path, available, files=opened.files, is_pilot=True
+    )
     resolved = resolve_treatments(study, opened.files)
     missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
     plan = planning.make_plan(study, [treatment for treatment, _ in missing], resolved)
@@ -44,7 +46,7 @@ def make_pilot(opened: OpenedStudy, available: bool, as_json: bool) -> bool:
     if not finished:
         console.print(f"the pilot was interrupted; what it measured is in {quote(str(path))}", soft_wrap=True)
         return False
-    _tell_pilot(_keep_found(folder), console)
+    _tell_pilot(_keep_found(folder), words.Labels.of_plan(plan), console)
     return True
 
 
@@ -65,7 +67,7 @@ def _keep_found(folder: RunFolder) -> Pilot:
     return pilot
 
 
-def _tell_pilot(pilot: Pilot, console: Console) -> None:
+def _tell_pilot(pilot: Pilot, labels: words.Labels, console: Console) -> None:
     """How much boots and trials vary, and what each costs."""
     console.print(
         f"pilot: {BOOTS} boots of each treatment, {TRIALS} trials in each; its run is {pilot.run}", soft_wrap=True
@@ -77,9 +79,11 @@ def _tell_pilot(pilot: Pilot, console: Console) -> None:
         if of is None or one.scale != "ratio":
             continue
         sides = words.name_difference(one.treatment, one.reference), words.name_difference(one.reference, one.treatment)
+        common = labels.name_common(one.treatment, one.reference)
+        contrast = " against ".join(sides) + (f" ({common})" if common else "")
         boots, trials = (show_share(variance**0.5, digits=2) for variance in (of.between, of.within))
         console.print(
-            f"  {one.workload}, {' against '.join(sides)}: boots differ by {boots}, trials within them by {trials}; "
+            f"  {one.workload}, {contrast}: boots differ by {boots}, trials within them by {trials}; "
             f"both boots take {show_duration(of.boot_seconds)}, a trial in each {show_duration(of.trial_seconds)}; "
             f"with {figures.format_count(of.repeats, 'trial')} a boot the most is found in a given time"
         )

@@ -31,6 +31,8 @@ _LATEX_NAMES: Final = {
 }
 _DIGITS = 4
 """Of a number in a table for people; other formats have all."""
+_WRITTEN_OUT = 1e9
+"""From here on such a number has a power of ten."""
 
 
 def write_csv(table: TidyTable) -> str:
@@ -179,8 +181,16 @@ def _write_latex(value: Cell) -> str:
     if value is None:
         return "--"
     if isinstance(value, float):
-        return f"{value:.{_DIGITS}g}" if math.isfinite(value) else "unbounded" if math.isinf(value) else "--"
+        return _write_latex_number(value) if math.isfinite(value) else "unbounded" if math.isinf(value) else "--"
     return _escape_latex(str(value))
+
+
+def _write_latex_number(value: float) -> str:
+    """In a column that has 9,863 and 10,030, both are written out: "1.003e+04" is no number of a paper."""
+    if 10 ** (_DIGITS - 1) <= abs(value) < _WRITTEN_OUT:
+        return f"{value:.0f}"
+    mantissa, _, exponent = f"{value:.{_DIGITS}g}".partition("e")
+    return f"${mantissa} \\times 10^{{{int(exponent)}}}$" if exponent else mantissa
 
 
 def _escape_latex(text: str) -> str:

@@ -148,15 +148,22 @@ class Labels:
     def name_sides(self, contrast: Contrast) -> tuple[str, str, str]:
         """A contrast as (what the treatment is, what the reference is, what both share; "" when nothing telling)."""
         mine, theirs = contrast.treatment, contrast.reference
-        common = [
-            name for name in self.telling if name in mine and name in theirs and is_same_level(mine[name], theirs[name])
-        ]
+        common = self._find_common(mine, theirs)
         apart = [name for name in self.telling if name not in common]
         return (
             self._name_levels(mine, apart) or self.name_treatment(mine),
             self._name_levels(theirs, apart) or self.name_treatment(theirs),
             self._name_levels(mine, common),
         )
+
+    def name_common(self, mine: Assignment, theirs: Assignment) -> str:
+        """ "workers 4": what both sides share of the levels that tell treatments apart; "" if nothing."""
+        return self._name_levels(mine, self._find_common(mine, theirs))
+
+    def _find_common(self, mine: Assignment, theirs: Assignment) -> list[str]:
+        return [
+            name for name in self.telling if name in mine and name in theirs and is_same_level(mine[name], theirs[name])
+        ]
 
     def name_versus(self, contrast: Contrast) -> str:
         """ "docker vs host (workers 4)"."""

@@ -69,6 +69,9 @@ class Request:
     gates: tuple[str, ...] = ()
     """As `Manifest.gates`."""
 
+    is_pilot: bool = False
+    """Its verdicts do not matter: too few blocks for one are no news."""
+
     def with_blocks(self, study: Study, sizing: Sizing | None) -> "Request":
         """The same with the number of blocks that was fixed, as if the command line had set it."""
         overrides = (*self.overrides, f"design.blocks={study.design.most_blocks}")
@@ -150,7 +153,8 @@ async def start(request: Request, say: Say, listeners: Listeners, engine: Engine
         await preparing.build_image(request.study, say)
         async with aclosing(opener(hosts, say)) as open_site:
             folder = await open_folder(request, resolved, open_site, reader)
-            _say_if_too_few(folder.read_manifest(), say)
+            if not request.is_pilot:
+                _say_if_too_few(folder.read_manifest(), say)
             with _at_work(folder):
                 await preparing.prepare_environments(folder.read_manifest(), open_site)
         # What was reached is let go of: each block reaches it by itself.

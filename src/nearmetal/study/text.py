@@ -243,11 +243,31 @@ def _explain_mistake(path: KeyPath, first: ErrorDetails, raw: Mapping[str, Any],
         keys = keys_of(_model_of(path))
         if len(path) == 1:
             keys.append("quick")
-        hint = find_top_hint(name, first["input"], raw, path in where.overrides) if len(path) == 1 else None
+            is_set = path in where.overrides
+            hint = find_top_hint(name, first["input"], raw, is_set) or _find_table_hint(name, where)
+        else:
+            hint = None
         return where.make_error(path, f"unknown key `{name}`", hint or did_you_mean(str(path[-1]), keys, "known keys"))
     if first["type"] == "missing":
         return where.make_error(path, f"`{name}` is missing", f"add it: {_make_example(path)}")
     return _of_key(path, first, where) or where.make_error(path, *describe_error(f"`{name}`", first))
+
+
+def _find_table_hint(key: str, where: StudyText) -> str | None:
+    """Of a key that stands at the top, or so in [quick], and is one of a table's, such as `blocks`."""
+    tables = [
+        table
+        for table, field in Study.model_fields.items()
+        if isinstance(field.annotation, type)
+        and issubclass(field.annotation, BaseModel)
+        and key in keys_of(field.annotation)
+    ]
+    if not tables:
+        return None
+    if (key,) in where.overrides:
+        return f"did you mean {' or '.join(f'`{table}.{key}`' for table in tables)}?"
+    before = "" if key in where.raw else "quick."
+    return f"write it under {' or '.join(f'[{before}{table}]' for table in tables)}"
 
 
 def _of_key(path: KeyPath, first: ErrorDetails, where: StudyText) -> BadInput | None:
@@ -273,7 +293,8 @@ def _of_key(path: KeyPath, first: ErrorDetails, where: StudyText) -> BadInput | 
         )
     if path == ("design", "blocks") and first["type"] not in _BOUNDS:
         what = f"`{name}` cannot be {show_value(first['input'])}"
-        return where.make_error(path, what, f"it must be a whole number, or as in {_make_example((*path, 'max'))}")
+        example = _make_example((*path, "max"))
+        return where.make_error(path, what, f'it must be a whole number, "auto", or as in {example}')
     if first["type"] == "string_type" and isinstance(first["input"], int | float):
         return where.make_error(
             path, f"`{name}` cannot be {show_value(first['input'])}", _as_text(path, first["input"], where)
