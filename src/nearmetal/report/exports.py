@@ -17,6 +17,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.installing import describe_install
 from nearmetal.report import cells
 from nearmetal.report.tidy import Cell, Row, TidyTable, find_columns
+from nearmetal.system.interruptible import run_interruptibly
 
 _TYPES: Final = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _LATEX = re.compile(r"[\\{}$&#^_~%<>|\"]")
@@ -97,7 +98,8 @@ def write_parquet(table: TidyTable) -> bytes:
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
         types = {name: _find_type(values) for name, values in columns.items()}
-        database.read_csv(str(source), header=True, columns=types, na_values="").write_parquet(str(to))
+        read = database.read_csv(str(source), header=True, columns=types, na_values="")
+        run_interruptibly(database, lambda: read.write_parquet(str(to)))
         return to.read_bytes()
 
 

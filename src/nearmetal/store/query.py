@@ -13,7 +13,6 @@ import shutil
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from nearmetal.installing import describe_install
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.system.files import closing_descriptor
+from nearmetal.system.interruptible import run_interruptibly
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database
@@ -176,11 +176,8 @@ def _answer_by(
     ):
         file = same / Path(own).name / "answer.parquet"
         try:
-            # `created` is by UTC: what it is compared with has to be, wherever this is asked.
-            database.execute("SET TimeZone = 'UTC'")
-            files = _make_tables(database, [same / one.name for one in _kept_of(runs, kept, say)])
-            tables = [f"{name}({', '.join(database.table(name).columns)})" for name in _TABLES]
-            _close(database, [*files, str(file)])
+            kept_files = [same / one.name for one in _kept_of(runs, kept, say)]
+            tables = run_interruptibly(database, lambda: _prepare(database, kept_files, file))
         except duckdb.Error as error:
             if os.strerror(errno.ENOSPC) in str(error):
                 raise HostCannot("its disk is full", str(kept), "make room there") from None
@@ -189,7 +186,7 @@ def _answer_by(
         try:
             _refuse_what_is_no_question(sql)
             database.execute("BEGIN TRANSACTION READ ONLY")  # a SELECT may hold a WITH that inserts
-            return _run_interruptibly(database, lambda: answer(database, file))
+            return run_interruptibly(database, lambda: answer(database, file))
         except duckdb.PermissionException as error:
             raise BadInput(f"{_ALONE}: {_in_one_line(error)}", "", _BRING) from None
         except duckdb.TransactionException as error:
@@ -220,6 +217,16 @@ def _list_settings(kept: Path) -> dict[str, str | bool | int | float | list[str]
         "python_enable_replacements": False,
         "temp_directory": str(kept / ".spilled"),
     }
+
+
+def _prepare(database: "Database", kept: Sequence[Path], file: Path) -> list[str]:
+    """Make the tables and close the database to all but them and `file`. Returns each table with its columns."""
+    # `created` is by UTC: what it is compared with has to be, wherever this is asked.
+    database.execute("SET TimeZone = 'UTC'")
+    files = _make_tables(database, kept)
+    tables = [f"{name}({', '.join(database.table(name).columns)})" for name in _TABLES]
+    _close(database, [*files, str(file)])
+    return tables
 
 
 def _close(database: "Database", files: Sequence[str]) -> None:
@@ -271,19 +278,6 @@ def _is_reading(statement: "Statement") -> bool:
     except duckdb.ParserException:
         return False
     return True
-
-
-def _run_interruptibly(database: "Database", work: Callable[[], _Answer]) -> _Answer:
-    """In a thread of its own, for DuckDB gives Python no moment in which Ctrl-C could be heard."""
-    with ThreadPoolExecutor(1) as thread:
-        answer = thread.submit(work)
-        try:
-            return answer.result()
-        except BaseException:
-            while not answer.done():  # again, if it was between two steps
-                database.interrupt()
-                wait([answer], 0.1)
-            raise
 
 
 def _fetch_answer(database: "Database", sql: str, most: int | None) -> QueryResult:
@@ -398,23 +392,27 @@ def _shape() -> str:
 def _convert_journal(run: RunFolder, place: str, to: Path) -> None:
     import duckdb
 
+    with duckdb.connect() as database, _open_plain_path(run.journal) as file:
+        run_interruptibly(database, lambda: _write_tables(database, file, run, place, to))
+
+
+def _write_tables(database: "Database", file: Path, run: RunFolder, place: str, to: Path) -> None:
     manifest = run.read_manifest()
     created = datetime.datetime.fromisoformat(manifest.created).astimezone(datetime.UTC).replace(tzinfo=None)
     study = manifest.study
-    with duckdb.connect() as database, _open_plain_path(run.journal) as file:
-        lines = database.read_json(
-            str(file), columns=_LINE, format="newline_delimited", ignore_errors=True, maximum_object_size=2**28
-        )
-        lines.create_view("lines")
-        unread = database.sql(_UNREAD).fetchall()[0][0]
-        row = [place, run.path.name, study.name, study.question, created, manifest.plan.blocks]
-        _let_in(database, "SELECT * FROM lines WHERE schema IN ('record.v1', 'record.v2')", row)
-        if unread or database.sql(_DOUBTFUL).fetchall()[0][0] or journal.is_changed(run.journal):
-            # A torn last line never counted. If it was another one, the journal's own reader says which, and why.
-            for _ in journal.read_records(run.journal):
-                pass
-        for name, select in _TABLES.items():
-            database.sql(select).write_parquet(str(to / f"{name}.parquet"), compression="zstd")
+    lines = database.read_json(
+        str(file), columns=_LINE, format="newline_delimited", ignore_errors=True, maximum_object_size=2**28
+    )
+    lines.create_view("lines")
+    unread = database.sql(_UNREAD).fetchall()[0][0]
+    row = [place, run.path.name, study.name, study.question, created, manifest.plan.blocks]
+    _let_in(database, "SELECT * FROM lines WHERE schema IN ('record.v1', 'record.v2')", row)
+    if unread or database.sql(_DOUBTFUL).fetchall()[0][0] or journal.is_changed(run.journal):
+        # A torn last line never counted. If it was another one, the journal's own reader says which, and why.
+        for _ in journal.read_records(run.journal):
+            pass
+    for name, select in _TABLES.items():
+        database.sql(select).write_parquet(str(to / f"{name}.parquet"), compression="zstd")
 
 
 def _let_in(database: "Database", lines: str, row: list[object] | None) -> None:

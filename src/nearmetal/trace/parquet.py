@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.installing import describe_install
+from nearmetal.system.interruptible import run_interruptibly
 
 SUFFIX: Final = ".parquet"
 
@@ -37,7 +38,7 @@ def write(lines: Path, to: Path) -> None:
         with duckdb.connect() as database:
             # By name and type: what no request of a capture has would be left out, or be text.
             requests = database.read_json(str(lines), columns=list_columns(_read_schema()), format="newline_delimited")
-            requests.write_parquet(str(unfinished), compression="zstd")
+            run_interruptibly(database, lambda: requests.write_parquet(str(unfinished), compression="zstd"))
         unfinished.replace(to)
     except (duckdb.Error, OSError) as error:
         unfinished.unlink(missing_ok=True)
