@@ -1,10 +1,10 @@
 //! `load` in all its modes against well-behaved servers.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::load_support::*;
@@ -144,16 +144,19 @@ fn what_warms_up_does_not_count() {
 
 #[test]
 fn a_ramp_finds_the_rate_at_which_a_server_refuses_to_keep_up() {
-    // One reply takes 20 ms of a server that does one thing at a time: it cannot give more than 50 a second.
-    let turn = Mutex::new(());
-    let address = server(move |mut stream| {
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        if request(&mut reader).is_some() {
-            let _mine = turn.lock().unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            let _ = stream.write_all(OK);
+    // One reply takes 20 ms of a server that does one thing at a time: it cannot give more than 50 a second. First come,
+    // first served: of requests served in any order latencies scatter, and a few of them tell less of the server.
+    let (queue, waiting) = mpsc::channel::<TcpStream>();
+    std::thread::spawn(move || {
+        for mut stream in waiting {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            if request(&mut reader).is_some() {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                let _ = stream.write_all(OK);
+            }
         }
     });
+    let address = server(move |stream| drop(queue.send(stream)));
     let arguments = [
         "--mode",
         "ramp",
