@@ -25,7 +25,7 @@ def find_group(nodeid: str) -> str:
 
 
 _LONGEST = (
-    *("test_a_dozen_kills", "ordinary user", "libvirt", "podman", "test_a_guest_on_another_host", "domain"),
+    *("test_half_a_dozen_kills", "ordinary user", "libvirt", "podman", "test_a_guest_on_another_host", "domain"),
     *("third party", "test_a_host_is_one_runs_at_a_time", "test_each_network_carries_each_workload", "own service"),
     *("test_killed_at_random_moments", "test_killed_in_the_middle_nothing_of_ours", "test_what_an_image_starts"),
 )

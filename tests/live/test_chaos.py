@@ -30,9 +30,9 @@ def around(tmp_path: Path, lab_image: Image, engine: str, monkeypatch: pytest.Mo
         yield made
 
 
-def test_a_dozen_kills(lab_image: Image) -> None:
+def test_half_a_dozen_kills(lab_image: Image) -> None:
     """Of the run's own processes and of its helpers, in namespaces. `make long-test` kills in every environment."""
-    words = ["--kills", "12", "--places", "mock,host,docker"]
+    words = ["--kills", "6", "--places", "mock,host,docker"]
     # It has a home of its own; this test's lies too deep for sockets.
     environment = {name: value for name, value in os.environ.items() if name != "NEARMETAL_HOME"}
     command = [sys.executable, "-m", "tests.chaos", *words]

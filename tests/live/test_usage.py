@@ -200,7 +200,7 @@ async def test_a_study_keeps_samples_and_averages(tmp_path: Path) -> None:
     server, host = (record.observers["usage"][place] for place in ("server-0", "host"))
     assert 2 < server["seconds"] < 2 + 2
     assert server["samples"] >= 9
-    assert host["group.server-0.cpu"] > 20
+    assert host["group.server-0.cpu"] > 5
     assert host["group.server-0.memory_limit"] == 256 * 2**20
     assert host["group.server-0.processes"] >= 1
     names = {Path(artifact.path).name for artifact in record.artifacts}
