@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.config import Paths
-from nearmetal.lab import image
+from nearmetal.lab import containment, image
 
 from .ordinary import PAYLOAD, Ordinary, StepFailed, run
 
@@ -120,6 +120,35 @@ def measure_in_docker(machine: Ordinary) -> str:
     """The study quickstart on the host and in their Docker engine, whose groups systemd makes."""
     said = _measure(machine, "docker", 4, f"--blocks 1 {_levels('docker')}")
     return f"{_must(machine, 'docker info 2>/dev/null | grep -i cgroup')}\n{said}"
+
+
+def measure_from_a_container(machine: Ordinary) -> str:
+    """The study quickstart from a container: on the host, in their Docker engine and in a KVM guest; nothing is left.
+
+    Its image has the machine's own programs, where the Containerfile's has Debian's: no package index is reached here.
+    """
+    picture = f"""set -e
+rm -rf /tmp/picture; mkdir -p /tmp/picture/tmp /tmp/picture/root /tmp/picture/run /tmp/picture/var/tmp
+cp -a /bin /sbin /lib /lib64 /etc /tmp/picture
+given="ENV container=oci PATH=/usr/sbin:/usr/bin"
+tar -C /tmp/picture -cf - . | docker import --change "$given" - contained
+rm -rf /tmp/picture {RUNS}/contained"""
+    _must(machine, picture, _LONG)
+    places = ("/usr:/usr:ro", "/opt:/opt:ro", "/var/run/docker.sock:/var/run/docker.sock")
+    kept = (f"{one}:{one}" for one in ("/var/cache/nearmetal", "/var/lib/nearmetal", RUNS))
+    volumes = " ".join(f"-v {one}" for one in (*places, *kept))
+    before = _must(machine, STATE)
+    within = f"docker run --rm {' '.join(containment.FLAGS)} {volumes} -w {RUNS} contained {PROGRAM}"
+    kvm = f"--set machine.accel=kvm {_levels('docker', 'qemu')}"
+    ended = machine.exec(f"{within} run quickstart --blocks 1 {kvm} -o contained", _LONG)
+    records = _records(machine, "contained")
+    try:
+        _all_ok(records, 6)
+    except StepFailed as failed:
+        raise StepFailed(f"{failed}\n{ended.text}") from None
+    if (after := _must(machine, STATE)) != before:
+        raise StepFailed(f"{ended.text}\nbefore:\n{before}\nafter:\n{after}")
+    return f"{_describe_monitors(records)}\n{ended.text.strip()}\nthe host is as it was"
 
 
 def measure_by_tcg(machine: Ordinary) -> str:
@@ -301,6 +330,7 @@ STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "podman": measure_in_podman,
     "libvirt": measure_by_libvirt,
     "domain": measure_their_domain,
+    "container": measure_from_a_container,
     "tcg": measure_by_tcg,
     "rootless": measure_without_root,
 }
