@@ -421,10 +421,8 @@ mod tests {
     fn a_short_window_has_ten_samples_and_a_long_one_samples_of_five_seconds() {
         let one_each = vec![1; 1000];
         assert_eq!(sample_rates(&one_each, 10.0), (10, Some(SECOND), Some(0.0)));
-        assert_eq!(
-            sample_rates(&one_each, 100.0),
-            (20, Some(5 * SECOND), Some(0.0))
-        );
+        let long = (20, Some(5 * SECOND), Some(0.0));
+        assert_eq!(sample_rates(&one_each, 100.0), long);
         assert_eq!(sample_rates(&one_each, 0.95), (9, Some(GRAIN), Some(0.0)));
         assert_eq!(sample_rates(&one_each, 0.05), (0, None, None));
     }
