@@ -50,14 +50,13 @@ fn a_clock_agrees_with_itself_within_the_bound_it_claims() {
 }
 
 #[test]
-fn once_ends_after_the_first_asker_and_not_before() {
-    let (mut server, address) = Server::start("--once");
+fn a_server_passes_over_what_is_no_question() {
+    let (_server, address) = Server::start("");
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     stranger.send_to(b"nonsense", &address).unwrap();
     stranger.send_to(&[0; 4096], &address).unwrap();
     let clock = ask(&address, "--count 9 --interval 1ms");
     assert_eq!(clock["answered"], 9);
-    assert_eq!(server.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]
