@@ -54,6 +54,12 @@ impl Kernel {
     }
 }
 
+/// What the kernel calls the machine's architecture, such as x86_64.
+pub fn name_architecture() -> String {
+    let names = rustix::system::uname();
+    names.machine().to_string_lossy().into_owned()
+}
+
 /// The value of `key` in lines of the form `key: value` or `key value`.
 pub fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {

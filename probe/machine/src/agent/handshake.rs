@@ -22,7 +22,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use ground::kernel::Kernel;
+use ground::kernel::{self, Kernel};
 
 const NONCE: usize = 18;
 
@@ -100,10 +100,7 @@ pub fn greet_controller(
         boot_id: Kernel::running()
             .read_text("/proc/sys/kernel/random/boot_id")
             .unwrap_or_default(),
-        arch: rustix::system::uname()
-            .machine()
-            .to_string_lossy()
-            .into_owned(),
+        arch: kernel::name_architecture(),
     };
     write_line(writer, &greeting)?;
     let answer: Answer =
