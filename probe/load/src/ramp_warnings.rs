@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    fn saturation(
+    fn sample_saturation(
         rate: Option<f64>,
         interval: [Option<f64>; 2],
         censored: CensoredRate,
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_generator_that_gave_out_names_what_it_lacked() {
-        let mut unknown = saturation(None, [None, None], CensoredRate::Above);
+        let mut unknown = sample_saturation(None, [None, None], CensoredRate::Above);
         let mut step = Step {
             generator_failed: true,
             ..failed_step()
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_server_that_did_not_come_to_rest_or_was_gone_is_told() {
-        let found = saturation(Some(100.0), [Some(100.0), Some(200.0)], CensoredRate::Above);
+        let found = sample_saturation(Some(100.0), [Some(100.0), Some(200.0)], CensoredRate::Above);
         let step = |offered, rest| Step {
             offered,
             rest: Some(rest),
@@ -223,14 +223,14 @@ mod tests {
             gone.starts_with("the server stopped answering at 200/s and gave no reply for 20 s")
         );
         assert!(gone.contains("what it can serve beyond 100/s is not known"));
-        let unknown = saturation(None, [None, Some(200.0)], CensoredRate::Below);
+        let unknown = sample_saturation(None, [None, Some(200.0)], CensoredRate::Below);
         let told = list_warnings(&[step(200.0, Rest::Gone(20 * SECOND))], &unknown).concat();
         assert!(told.contains("its saturation is not known"), "{told}");
     }
 
     #[test]
     fn a_server_that_could_not_be_asked_is_not_told_to_be_slow() {
-        let found = saturation(Some(20.0), [Some(20.0), None], CensoredRate::Above);
+        let found = sample_saturation(Some(20.0), [Some(20.0), None], CensoredRate::Above);
         let failed = Step {
             rest: Some(Rest::NotAsked(10 * SECOND)),
             too_many_errors: true,
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_first_rate_that_errors_ended_says_nothing_of_what_the_server_can_do() {
-        let below = saturation(None, [None, Some(100.0)], CensoredRate::Below);
+        let below = sample_saturation(None, [None, Some(100.0)], CensoredRate::Below);
         let step = |too_many_errors| Step {
             too_many_errors,
             ..failed_step()

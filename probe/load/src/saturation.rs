@@ -225,7 +225,7 @@ mod tests {
         search.summarize_search()
     }
 
-    fn bounds(found: &Saturation) -> (Option<f64>, [Option<f64>; 2]) {
+    fn found_bounds(found: &Saturation) -> (Option<f64>, [Option<f64>; 2]) {
         (found.rate, found.interval)
     }
 
@@ -246,10 +246,10 @@ mod tests {
     #[test]
     fn a_limit_outside_the_ramp_is_censored() {
         let above = search_rate(&mut Search::new(1.0, 1.0, 5.0), |_| true);
-        assert_eq!(bounds(&above), (Some(5.0), [Some(5.0), None]));
+        assert_eq!(found_bounds(&above), (Some(5.0), [Some(5.0), None]));
         assert_eq!(above.censored, CensoredRate::Above);
         let below = search_rate(&mut Search::new(1.0, 1.0, 5.0), |_| false);
-        assert_eq!(bounds(&below), (None, [None, Some(1.0)]));
+        assert_eq!(found_bounds(&below), (None, [None, Some(1.0)]));
         assert_eq!(below.censored, CensoredRate::Below);
     }
 
@@ -279,7 +279,7 @@ mod tests {
             search.record_outcome(outcome, reached);
         }
         let found = search.summarize_search();
-        assert_eq!(bounds(&found), (Some(105.0), [Some(105.0), None]));
+        assert_eq!(found_bounds(&found), (Some(105.0), [Some(105.0), None]));
         assert_eq!(found.censored, CensoredRate::Above);
     }
 
@@ -324,7 +324,7 @@ mod tests {
             search.end_search();
             assert_eq!(search.next(), None);
             let found = search.summarize_search();
-            (bounds(&found), found.censored)
+            (found_bounds(&found), found.censored)
         };
         let (kept, failed) = (Outcome::KeptUp, Outcome::Failed);
         let (hundred, two) = (Some(100.0), Some(200.0));

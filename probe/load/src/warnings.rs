@@ -291,12 +291,12 @@ mod tests {
     }
 
     /// So many requests fail so.
-    fn fail(recorder: &mut Recorder, count: u64, failure: impl Fn() -> Failure) {
+    fn fail_requests(recorder: &mut Recorder, count: u64, failure: impl Fn() -> Failure) {
         (0..count).for_each(|_| recorder.errors.count_failure(failure()));
     }
 
     /// So many requests are late by so much.
-    fn be_late(recorder: &mut Recorder, count: u64, lateness: u64) {
+    fn delay_requests(recorder: &mut Recorder, count: u64, lateness: u64) {
         (0..count).for_each(|_| recorder.lateness.record_duration(lateness));
     }
 
@@ -317,16 +317,19 @@ mod tests {
 
     #[test]
     fn each_way_of_being_the_bottleneck_is_told() {
-        let unbegun = |r: &mut Recorder| fail(r, 20, || Failure::Unbegun);
+        let unbegun = |r: &mut Recorder| fail_requests(r, 20, || Failure::Unbegun);
         type Spoil = fn(&mut Recorder);
         let cases: [(Spoil, &str); 9] = [
             (|r| r.busiest = 0.99, "bottleneck"),
-            (|r| be_late(r, 20, 5_000_000), "was late"),
+            (|r| delay_requests(r, 20, 5_000_000), "was late"),
             (|r| r.last_launched = 11 * SECOND, "not reached"),
             (fall_behind, "replies came at 90.8/s, requests at 100/s"),
-            (|r| fail(r, 1, || Failure::System(libc::EMFILE)), "ulimit"),
             (
-                |r| fail(r, 1, || Failure::System(libc::EADDRNOTAVAIL)),
+                |r| fail_requests(r, 1, || Failure::System(libc::EMFILE)),
+                "ulimit",
+            ),
+            (
+                |r| fail_requests(r, 1, || Failure::System(libc::EADDRNOTAVAIL)),
                 "ip_local_port_range",
             ),
             (
@@ -350,7 +353,7 @@ mod tests {
     #[test]
     fn a_generator_that_is_the_limit_says_nothing_of_the_server() {
         let ours: [fn(&mut Recorder); 2] = [
-            |r| be_late(r, 2000, 20 * MILLISECOND),
+            |r| delay_requests(r, 2000, 20 * MILLISECOND),
             |r| r.last_launched = 11 * SECOND,
         ];
         for spoil in ours {
@@ -413,7 +416,7 @@ mod tests {
         let failing = |failed: u64| {
             let mut recorder = sample_recorder();
             recorder.completed -= failed;
-            fail(&mut recorder, failed, || {
+            fail_requests(&mut recorder, failed, || {
                 Failure::System(libc::ECONNREFUSED)
             });
             warnings_of(OPEN, recorder)
@@ -422,7 +425,7 @@ mod tests {
         assert!(failing(1000).contains("there are no latencies"));
         let mut ended = sample_recorder();
         (ended.completed, ended.abandoned, ended.abandoned_after) = (0, 990, 1_600_000_000);
-        fail(&mut ended, 10, || Failure::ClientTimeout);
+        fail_requests(&mut ended, 10, || Failure::ClientTimeout);
         let mut ended = sample_measurement(ended);
         ended.interrupted = true;
         let told = list_warnings(&plan(OPEN).unwrap(), &ended).join("\n");
@@ -437,13 +440,13 @@ mod tests {
         let mut dead = sample_recorder();
         (dead.last_intended, dead.last_reply) = (10 * SECOND, 9 * SECOND);
         (dead.completed, dead.attempted) = (900, 1000);
-        fail(&mut dead, 100, refused);
+        fail_requests(&mut dead, 100, refused);
         let told = |recorder| warnings_of("http://a/", recorder);
         assert!(!told(dead.clone()).contains("the last reply came"));
         dead.last_reply = 7 * SECOND;
         let mut few = dead.clone();
         (few.attempted, few.completed, few.errors) = (10, 9, Default::default());
-        fail(&mut few, 1, refused);
+        fail_requests(&mut few, 1, refused);
         assert!(!told(few).contains("the last reply came"));
         let heard = "the last reply came 7 s after the first request was due, and none in the 3 s behind it";
         assert!(told(dead.clone()).contains(heard), "{}", told(dead));
@@ -469,7 +472,7 @@ mod tests {
     #[test]
     fn a_closed_loop_cannot_be_late() {
         let mut recorder = sample_recorder();
-        be_late(&mut recorder, 20, 5_000_000);
+        delay_requests(&mut recorder, 20, 5_000_000);
         assert_eq!(warnings_of("http://a/", recorder), "");
     }
 }
