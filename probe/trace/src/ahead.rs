@@ -189,7 +189,7 @@ mod tests {
             .collect()
     }
 
-    fn insert(ahead: &mut Ahead, start: u64, bytes: &[u8]) {
+    fn insert_bytes(ahead: &mut Ahead, start: u64, bytes: &[u8]) {
         let end = start + bytes.len() as u64;
         ahead.insert_range(start, end, bytes, Overtaker::default(), Tally::default());
     }
@@ -197,9 +197,9 @@ mod tests {
     #[test]
     fn ranges_stay_apart_and_keep_what_they_hold() {
         let mut ahead = Ahead::default();
-        insert(&mut ahead, 10, b"abc");
-        insert(&mut ahead, 20, b"ghi");
-        insert(&mut ahead, 11, b"bcDDDDDDDgh");
+        insert_bytes(&mut ahead, 10, b"abc");
+        insert_bytes(&mut ahead, 20, b"ghi");
+        insert_bytes(&mut ahead, 11, b"bcDDDDDDDgh");
         let ranges = [(10, 20, &b"abcDDDDDDD"[..]), (20, 23, b"ghi")];
         assert_eq!(list_ranges(&ahead), ranges);
         assert_eq!(ahead.first_unseen(10, 23), None);
@@ -213,7 +213,7 @@ mod tests {
     fn neither_holes_nor_bytes_grow_without_end() {
         let mut ahead = Ahead::default();
         for number in (0..10_000).rev().chain(10_000..20_000) {
-            insert(&mut ahead, number * 1000, &[0; 500]);
+            insert_bytes(&mut ahead, number * 1000, &[0; 500]);
         }
         let count = ahead.ranges.len();
         assert!(count <= MOST_RANGES + 1, "{count}");

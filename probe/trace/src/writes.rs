@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     /// Their size, and how many left apart and joined.
-    fn inferred(writes: &WriteCounts) -> (u32, u64, u64) {
+    fn summarize_inferred(writes: &WriteCounts) -> (u32, u64, u64) {
         let inferred = writes.infer_writes().unwrap();
         (inferred.size, inferred.apart, inferred.joined)
     }
@@ -240,7 +240,7 @@ mod tests {
             writes.record_write(2000, false);
         }
         writes.record_write(1234, false);
-        assert_eq!(inferred(&writes), (1000, 30, 30));
+        assert_eq!(summarize_inferred(&writes), (1000, 30, 30));
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
             }
             carry(1104, MessageEnd::Here);
         }
-        assert_eq!(inferred(&writes), (1000, 12, 28));
+        assert_eq!(summarize_inferred(&writes), (1000, 12, 28));
     }
 
     #[test]
