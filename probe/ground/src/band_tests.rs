@@ -53,10 +53,8 @@ fn what_few_packets_waited_passes_for_a_drift_seldom() {
         let told = (0..500).filter(|_| {
             let bounds = sample_bounds((0..packets).map(|packet| {
                 let at = seconds * SECOND * f64::from(packet) / f64::from(packets);
-                (
-                    at,
-                    [2e5; 2].map(|way| way + draw_wait(&mut random, MILLISECOND)),
-                )
+                let ways = [2e5; 2].map(|way| way + draw_wait(&mut random, MILLISECOND));
+                (at, ways)
             }));
             bounds.find_lines(0.0).unwrap().likeliest_line().slope != 0.0
         });

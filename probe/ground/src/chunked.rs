@@ -183,11 +183,7 @@ mod tests {
     fn a_body_is_the_same_however_it_is_cut() {
         let body = b"5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nTrailer: yes\r\n\r\n";
         for piece in 1..=body.len() {
-            assert_eq!(
-                read_content(body, piece),
-                Ok((11, true)),
-                "in pieces of {piece}"
-            );
+            assert_eq!(read_content(body, piece), Ok((11, true)), "{piece}");
         }
     }
 

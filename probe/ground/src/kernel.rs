@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// The root of a /proc and a /sys.
 #[derive(Clone, Debug)]
@@ -34,7 +35,8 @@ impl Kernel {
         )
     }
 
-    pub fn read_number(&self, path: impl AsRef<Path>) -> Option<u64> {
+    /// A file's text as a number or a list; nothing if it is none.
+    pub fn read_parsed<T: FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         self.read_text(path)?.parse().ok()
     }
 
@@ -50,6 +52,12 @@ impl Kernel {
         names.sort_unstable();
         names
     }
+}
+
+/// What the kernel calls the machine's architecture, such as x86_64.
+pub fn name_architecture() -> String {
+    let names = rustix::system::uname();
+    names.machine().to_string_lossy().into_owned()
 }
 
 /// The value of `key` in lines of the form `key: value` or `key value`.
@@ -135,14 +143,10 @@ mod tests {
     fn a_mount_line_is_read_with_its_optional_fields_and_escapes() {
         let line = r"36 35 98:0 /a\040b /mnt\134c rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue";
         let entry = mount_entry(line).unwrap();
-        assert_eq!(
-            (entry.root.as_str(), entry.at.as_str()),
-            ("/a b", "/mnt\\c")
-        );
-        assert_eq!(
-            (entry.kind.as_str(), entry.super_options.as_str()),
-            ("ext3", "rw,errors=continue")
-        );
+        assert_eq!(entry.root, "/a b");
+        assert_eq!(entry.at, "/mnt\\c");
+        assert_eq!(entry.kind, "ext3");
+        assert_eq!(entry.super_options, "rw,errors=continue");
         assert_eq!(mount_entry("nonsense - x"), None);
     }
 }

@@ -117,11 +117,8 @@ mod tests {
         let text = wrap_text("warning: ", "word ".repeat(40).trim(), 60);
         assert!(text.lines().count() > 2);
         assert!(text.lines().all(|line| line.len() <= 60), "{text}");
-        assert!(
-            text.lines()
-                .skip(1)
-                .all(|line| line.starts_with("         word"))
-        );
+        let mut behind = text.lines().skip(1);
+        assert!(behind.all(|line| line.starts_with("         word")));
         assert_eq!(wrap_text("x ", "unbreakable", 5), "x unbreakable\n");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Exit code for arguments that cannot be carried out.
@@ -23,6 +24,12 @@ pub fn print_result(value: &impl Serialize, as_json: bool) -> anyhow::Result<()>
         true => print_document(value),
         false => print_line(format_fields(&serde_json::to_value(value)?).trim_end()),
     }
+}
+
+/// The document on stdin that an earlier call printed.
+pub fn read_document<T: DeserializeOwned>() -> anyhow::Result<T> {
+    serde_json::from_reader(std::io::stdin().lock())
+        .context("stdin is no document that `list --json` printed")
 }
 
 /// Print a line. A reader that has gone away is an error like any other, not a panic.

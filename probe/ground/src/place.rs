@@ -324,10 +324,7 @@ mod tests {
     #[test]
     fn a_directory_that_is_no_control_group_stays_as_it_is() {
         let error = join_cgroup(Path::new("/proc/self")).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("name the directory of a control group")
-        );
+        let remedy = "name the directory of a control group";
+        assert!(error.to_string().contains(remedy), "{error}");
     }
 }

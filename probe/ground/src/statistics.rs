@@ -231,11 +231,7 @@ mod tests {
 
     #[test]
     fn merging_equals_recording_everything_in_one_place() {
-        let (mut one, mut other, mut both) = (
-            Durations::default(),
-            Durations::default(),
-            Durations::default(),
-        );
+        let [mut one, mut other, mut both] = std::array::from_fn(|_| Durations::default());
         for value in 1..500u64 {
             one.record_duration(value * 7919);
             both.record_duration(value * 7919);
@@ -243,26 +239,19 @@ mod tests {
             both.record_duration(value * value);
         }
         one.merge(&other);
-        assert_eq!(
-            one.encode_histogram().unwrap(),
-            both.encode_histogram().unwrap()
-        );
-        assert_eq!(
-            one.summarize_durations().mean,
-            both.summarize_durations().mean
-        );
+        let [one, both] = [one, both].map(|found| {
+            let mean = found.summarize_durations().mean;
+            (found.encode_histogram().unwrap(), mean)
+        });
+        assert_eq!(one, both);
     }
 
     #[test]
     fn the_encoding_is_the_format_of_histogram_logs() {
         let mut durations = Durations::default();
         durations.record_duration(1_000_000);
-        assert!(
-            durations
-                .encode_histogram()
-                .unwrap()
-                .starts_with("HISTFAAA")
-        );
+        let encoded = durations.encode_histogram().unwrap();
+        assert!(encoded.starts_with("HISTFAAA"), "{encoded}");
     }
 
     #[test]

@@ -123,11 +123,9 @@ mod tests {
 
     #[test]
     fn instants_before_the_epoch_have_positive_nanoseconds() {
-        assert_eq!(
-            (to_timespec(-1).tv_sec, to_timespec(-1).tv_nsec),
-            (-1, 999_999_999)
-        );
-        assert_eq!(to_nanoseconds(to_timespec(-1)), -1);
+        let before = to_timespec(-1);
+        assert_eq!((before.tv_sec, before.tv_nsec), (-1, 999_999_999));
+        assert_eq!(to_nanoseconds(before), -1);
     }
 
     #[test]

@@ -118,16 +118,8 @@ mod tests {
         assert_eq!(parse_rate("1.5 Gbit/s"), Ok(1.5e9));
         assert_eq!(parse_rate("64kbit/s"), Ok(64e3));
         assert_eq!(parse_rate("9bit/s"), Ok(9.0));
-        for text in [
-            "100",
-            "100Mbit",
-            "100MB/s",
-            "0Mbit/s",
-            "-1Mbit/s",
-            "infGbit/s",
-            "Mbit/s",
-            "1Kbit/s",
-        ] {
+        let wrong = "100 100Mbit 100MB/s 0Mbit/s -1Mbit/s infGbit/s Mbit/s 1Kbit/s";
+        for text in wrong.split(' ') {
             assert!(parse_rate(text).is_err(), "{text}");
         }
     }

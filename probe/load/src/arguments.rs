@@ -417,83 +417,77 @@ pub mod tests {
     fn a_ramp_by_connections_uses_each_once() {
         let line = "http://a/ --mode ramp --from 1 --step 1 --to 5";
         assert!(plan(line).unwrap().new_connections);
-        assert!(
-            !plan(&format!("{line} --per-step 10s"))
-                .unwrap()
-                .new_connections
-        );
+        let by_time = format!("{line} --per-step 10s");
+        assert!(!plan(&by_time).unwrap().new_connections);
     }
 
     #[test]
     fn bad_values_are_refused_with_a_remedy() {
-        for (line, reason) in [
-            ("http://a/ --mode open", "needs --rate"),
-            ("http://a/ --rate 5", "belongs to --mode open"),
-            ("http://a/ --mode open --rate 0", "is not a rate"),
-            ("http://a/ --mode open --rate NaN", "is not a rate"),
-            ("http://a/ --from 5", "belongs to --mode ramp"),
+        for (options, reason) in [
+            ("--mode open", "needs --rate"),
+            ("--rate 5", "belongs to --mode open"),
+            ("--mode open --rate 0", "is not a rate"),
+            ("--mode open --rate NaN", "is not a rate"),
+            ("--from 5", "belongs to --mode ramp"),
             (
-                "http://a/ --arrivals constant",
+                "--arrivals constant",
                 "--arrivals belongs to --mode open or ramp",
             ),
-            ("http://a/ --spin", "--spin belongs to --mode open or ramp"),
+            ("--spin", "--spin belongs to --mode open or ramp"),
+            ("--seed 1", "--seed belongs to --mode open or ramp"),
+            ("--per-step 20x", "--per-step belongs to --mode ramp"),
             (
-                "http://a/ --seed 1",
-                "--seed belongs to --mode open or ramp",
-            ),
-            (
-                "http://a/ --per-step 20x",
-                "--per-step belongs to --mode ramp",
-            ),
-            (
-                "http://a/ --mode open --rate 5 --max-errors 1%",
+                "--mode open --rate 5 --max-errors 1%",
                 "--max-errors belongs to --mode ramp",
             ),
             (
-                "http://a/ --mode ramp --from 1 --step 1 --to 5 --rate 5",
+                "--mode ramp --from 1 --step 1 --to 5 --rate 5",
                 "--rate belongs to --mode open",
             ),
-            ("http://a/ --mode ramp --from 1 --step 1", "needs --to"),
-            ("http://a/ --mode ramp --duration 5s", "takes no --requests"),
-            (
-                "http://a/ --mode ramp --from 9 --step 1 --to 5",
-                "lies below",
-            ),
-            ("http://a/ --workers 0", "at least 1"),
-            ("http://a/ --workers 100001", "at most 100000"),
-            ("http://a/ --workers 2 --threads 3", "without a worker"),
-            ("http://a/ --workers 9999 --threads 1025", "at most 1024"),
-            ("http://a/ --requests 5 --duration 5s", "exclude each other"),
-            ("http://a/ --requests 0", "measures nothing"),
-            ("http://a/ --duration 0s", "measures nothing"),
-            ("http://a/ --duration 5", "no unit"),
-            ("http://a/ --duration 99999999999999h", "more than can be"),
-            ("http://a/ --warmup 3000000h", "more than can be"),
-            ("http://a/ --timeout 0s", "would fail"),
-            ("http://a/ --path x", "must begin with"),
-            ("http://a/ -H x", "no colon"),
-            ("http://a/ -H Content-Length:5", "cannot be given"),
-            ("http://a/ -H A:\u{1}b", "control character"),
-            ("http://a/ -H A:b\r\nC:d", "control character"),
-            ("http://a/ -H A:b\n", "control character"),
-            ("http://a/ -H A\r\nB:c", "not a word"),
-            ("http://a/ -H Host:a -H host:b", "given twice"),
-            ("http://a/ -H connection:close", "cannot be given"),
-            ("http://a/ --mix [] --path /b", "leave --path out"),
+            ("--mode ramp --from 1 --step 1", "needs --to"),
+            ("--mode ramp --duration 5s", "takes no --requests"),
+            ("--mode ramp --from 9 --step 1 --to 5", "lies below"),
+            ("--workers 0", "at least 1"),
+            ("--workers 100001", "at most 100000"),
+            ("--workers 2 --threads 3", "without a worker"),
+            ("--workers 9999 --threads 1025", "at most 1024"),
+            ("--requests 5 --duration 5s", "exclude each other"),
+            ("--requests 0", "measures nothing"),
+            ("--duration 0s", "measures nothing"),
+            ("--duration 5", "no unit"),
+            ("--duration 99999999999999h", "more than can be"),
+            ("--warmup 3000000h", "more than can be"),
+            ("--timeout 0s", "would fail"),
+            ("--path x", "must begin with"),
+            ("-H x", "no colon"),
+            ("-H Content-Length:5", "cannot be given"),
+            ("-H A:\u{1}b", "control character"),
+            ("-H A:b\r\nC:d", "control character"),
+            ("-H A:b\n", "control character"),
+            ("-H A\r\nB:c", "not a word"),
+            ("-H Host:a -H host:b", "given twice"),
+            ("-H connection:close", "cannot be given"),
+            ("--mix [] --path /b", "leave --path out"),
             ("http://a/x --mix []", "would not be asked for"),
-            ("http://a/ --mix []", "0 entries"),
-            ("http://a/ --mix @/no/such/file", "cannot read"),
-            ("http://a/ --insecure", "belongs to an https:// URL"),
-            ("http://a/ --ca /x", "belongs to an https:// URL"),
+            ("--mix []", "0 entries"),
+            ("--mix @/no/such/file", "cannot read"),
+            ("--insecure", "belongs to an https:// URL"),
+            ("--ca /x", "belongs to an https:// URL"),
             ("https://a/ --ca /x --insecure", "exclude each other"),
             ("https://a/ --ca /no/such/file", "cannot use"),
             ("https://a/ --ca /dev/null", "holds no certificate"),
-            ("http://a/ -X G(T", "not a word"),
-            ("http://a/ -d @/no/such/file", "cannot read"),
-            ("http://a/ --per-step 20", "20x"),
-            ("http://a/ --max-errors 200%", "not a share"),
+            ("-X G(T", "not a word"),
+            ("-d @/no/such/file", "cannot read"),
+            ("--per-step 20", "20x"),
+            ("--max-errors 200%", "not a share"),
         ] {
-            let message = plan(line).unwrap_err();
+            let url = if options.starts_with("http") {
+                ""
+            } else {
+                "http://a/ "
+            };
+            let line = format!("{url}{options}");
+            let message = plan(&line).unwrap_err();
             assert!(message.contains(reason), "{line}: {message}");
             // Behind the last one stands the remedy; one before it would make what is wrong of another.
             assert_eq!(message.matches("; ").count(), 1, "{line}: {message}");

@@ -19,7 +19,7 @@ use super::target::ResolvedAddress;
 use super::trust::{Agreement, Client};
 use super::warnings;
 use ground::clock::{Nanoseconds, SECOND};
-use ground::statistics::{Rates, Summary};
+use ground::statistics::{Durations, Rates, Summary};
 
 /// In how many samples the reply rate is taken, if none gets longer than this.
 const SAMPLES: u64 = 10;
@@ -44,7 +44,7 @@ pub struct Document {
     /// `real-time` or `ordinary`: an open loop of at most 1,000 requests a second and thread runs ahead of ordinary
     /// programs where the kernel permits it.
     pub priority: &'static str,
-    pub engine: Engine,
+    pub engine: Choice,
     pub workers: u32,
     pub threads: u32,
     pub new_connections: bool,
@@ -113,14 +113,6 @@ pub struct Document {
     /// Likewise, of those replies in it whose status is not of 2xx or 3xx, as far as there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_histogram: Option<String>,
-}
-
-/// The way to the kernel.
-#[derive(Serialize, JsonSchema)]
-pub struct Engine {
-    /// `epoll` or `io_uring`.
-    pub name: &'static str,
-    pub reason: String,
 }
 
 /// Samples of the reply rate, each as long as `interval_ns`: ten of them, or if that is longer than 5 s, which is
@@ -260,6 +252,7 @@ impl Document {
     ) -> anyhow::Result<Self> {
         let found = &measured.recorder;
         let handshakes = found.handshakes.clone().unwrap_or_default();
+        let (tls, errors) = (plan.tls.as_ref(), found.error_latency.as_deref());
         Ok(Self {
             schema: "load.v1",
             url: plan.url.clone(),
@@ -267,23 +260,16 @@ impl Document {
             passed_over: resolved.passed_over,
             mode: name_mode(&plan.mode),
             arrivals: name_arrivals(&plan.mode),
-            priority: if found.real_time {
-                "real-time"
-            } else {
-                "ordinary"
+            priority: match found.real_time {
+                true => "real-time",
+                false => "ordinary",
             },
-            engine: Engine {
-                name: engine.name,
-                reason: engine.reason.clone(),
-            },
+            engine: engine.clone(),
             workers: plan.workers,
             threads: plan.threads,
             new_connections: plan.new_connections,
             mix: list_sent(plan),
-            tls: plan
-                .tls
-                .as_ref()
-                .map(|client| TlsFacts::new(client, agreed)),
+            tls: tls.map(|client| TlsFacts::new(client, agreed)),
             started_unix_ns: measured.started,
             warmup_ns: plan.warmup,
             elapsed_ns: measured.elapsed,
@@ -311,14 +297,8 @@ impl Document {
             service_ns: found.service.summarize_durations(),
             connection_ns: found.connection.summarize_durations(),
             connect_ns: found.connect.summarize_durations(),
-            handshake_ns: plan
-                .tls
-                .as_ref()
-                .map(|_| handshakes.time.summarize_durations()),
-            handshake_cpu_ns: plan
-                .tls
-                .as_ref()
-                .map(|_| handshakes.cpu.summarize_durations()),
+            handshake_ns: tls.map(|_| handshakes.time.summarize_durations()),
+            handshake_cpu_ns: tls.map(|_| handshakes.cpu.summarize_durations()),
             first_byte_ns: found.first_byte.summarize_durations(),
             transfer_ns: found.transfer.summarize_durations(),
             lateness_ns: found.lateness.summarize_durations(),
@@ -348,10 +328,7 @@ impl Document {
             saturation: None,
             warnings: warnings::list_warnings(plan, measured),
             histogram: found.latency.encode_histogram()?,
-            error_histogram: match &found.error_latency {
-                None => None,
-                Some(errors) => Some(errors.encode_histogram()?),
-            },
+            error_histogram: errors.map(Durations::encode_histogram).transpose()?,
         })
     }
 
@@ -421,10 +398,8 @@ mod tests {
     fn a_short_window_has_ten_samples_and_a_long_one_samples_of_five_seconds() {
         let one_each = vec![1; 1000];
         assert_eq!(sample_rates(&one_each, 10.0), (10, Some(SECOND), Some(0.0)));
-        assert_eq!(
-            sample_rates(&one_each, 100.0),
-            (20, Some(5 * SECOND), Some(0.0))
-        );
+        let long = (20, Some(5 * SECOND), Some(0.0));
+        assert_eq!(sample_rates(&one_each, 100.0), long);
         assert_eq!(sample_rates(&one_each, 0.95), (9, Some(GRAIN), Some(0.0)));
         assert_eq!(sample_rates(&one_each, 0.05), (0, None, None));
     }

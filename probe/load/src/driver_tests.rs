@@ -36,8 +36,8 @@ impl<'a> Engine<'a> for Slow<'a> {
         poller::spin_until(now + 20_000);
         self.asked.push(index);
         self.launched += 1;
-        self.stop
-            .store(self.launched >= self.enough, Ordering::Relaxed);
+        let is_enough = self.launched >= self.enough;
+        self.stop.store(is_enough, Ordering::Relaxed);
     }
 
     fn rest_connection(&mut self, _index: u32, _now: Nanoseconds) {}
@@ -101,12 +101,8 @@ fn fall_behind(replies: bool, enough: usize, timeout: &str) -> (usize, usize, u3
     };
     let window = Window::new(&plan, clock::monotonic_now());
     run(&mut engine, Pace::new(&plan, 0, window), window);
-    (
-        engine.launched,
-        engine.waited,
-        engine.slots,
-        engine.core.recorder,
-    )
+    let recorder = engine.core.recorder;
+    (engine.launched, engine.waited, engine.slots, recorder)
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Which of the engines carries a load.
 
 use anyhow::Context;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::driver;
 use super::epoll::{Epoll, Plain, Tls};
@@ -10,9 +12,11 @@ use super::recorder::Recorder;
 use super::ring;
 use super::uring::Uring;
 
-/// The engine that was taken, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The way to the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Engine")]
 pub struct Choice {
+    /// `epoll` or `io_uring`.
     pub name: &'static str,
     pub reason: String,
 }

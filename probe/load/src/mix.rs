@@ -180,11 +180,9 @@ mod tests {
 
     #[test]
     fn a_body_makes_it_a_post_unless_another_method_is_given() {
-        let mix = parse(
-            r#"[{"path": "/a", "weight": 9}, {"path": "/b", "send": "x"},
-                {"path": "/c", "send": "x", "method": "PUT"}]"#,
-        )
-        .unwrap();
+        let text = r#"[{"path": "/a", "weight": 9}, {"path": "/b", "send": "x"},
+            {"path": "/c", "send": "x", "method": "PUT"}]"#;
+        let mix = parse(text).unwrap();
         let methods: Vec<_> = mix.iter().map(|asked| asked.method.as_str()).collect();
         assert_eq!(methods, ["GET", "POST", "PUT"]);
         assert_eq!((mix[0].weight, mix[1].weight), (9, 1));

@@ -109,13 +109,13 @@ mod tests {
         let interval = SENDING as f64 / number as f64;
         let mut now = 0.0;
         let mut next = || {
+            let intervals = if poisson {
+                draw_exponential(random)
+            } else {
+                1.0
+            };
             let due = now;
-            now += interval
-                * if poisson {
-                    draw_exponential(random)
-                } else {
-                    1.0
-                };
+            now += interval * intervals;
             due
         };
         let mut times: Vec<f64> = std::iter::repeat_with(&mut next).take(number).collect();

@@ -128,9 +128,7 @@ mod tests {
         for wrong in ["20", "x", "-1x", "0s", "0x"] {
             assert!(PerStep::parse(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(
-            PerStep::Connections(20.0).extent_at(3.0),
-            Extent::Requests(60)
-        );
+        let extent = PerStep::Connections(20.0).extent_at(3.0);
+        assert_eq!(extent, Extent::Requests(60));
     }
 }

@@ -283,15 +283,10 @@ mod tests {
         mut reply_at: impl FnMut(u64, Nanoseconds) -> Nanoseconds,
     ) -> Measurement {
         let (interval, start) = ((SECOND as f64 / rate) as Nanoseconds, SECOND);
-        let window = Window {
-            begin: start,
-            start,
-            end,
-        };
-        let mut reply = Reply::default();
-        reply
-            .feed_all(b"HTTP/1.1 204 \r\n\r\n", &mut LastHead::default())
-            .unwrap();
+        let begin = start;
+        let window = Window { begin, start, end };
+        let (mut reply, mut last) = (Reply::default(), LastHead::default());
+        reply.feed_all(b"HTTP/1.1 204 \r\n\r\n", &mut last).unwrap();
         let due = (0..requests).map(|number| start + number * interval);
         let mut carried: Vec<_> = (0..)
             .zip(due)
@@ -399,9 +394,8 @@ mod tests {
             due
         });
         serve(&mut waiting, NEVER);
-        answered_at((rate, requests), NEVER, |number, _| {
-            replies[number as usize]
-        })
+        let reply_at = |number, _| replies[number as usize];
+        answered_at((rate, requests), NEVER, reply_at)
     }
 
     #[test]
@@ -415,10 +409,8 @@ mod tests {
             let found = server((rate, (rate * seconds) as u64)).recorder;
             assert!(!keeps_up(&found, found.last_reply));
             let given = answered_rate(&found, rate);
-            assert!(
-                (given / capacity - 1.0).abs() < 0.03,
-                "{given} of {capacity}"
-            );
+            let share = given / capacity;
+            assert!((share - 1.0).abs() < 0.03, "{share}");
             let mut search = Search::new(0.8 * capacity, 0.2 * capacity, 3.0 * capacity);
             while let Some((rate, _)) = search.next() {
                 let found = server((rate, (rate * 4.0) as u64)).recorder;
@@ -437,21 +429,13 @@ mod tests {
         assert_eq!(judge_outcome(&recorder, 0.01), Outcome::KeptUp);
         recorder.statuses = Statuses::from_replies(&[(204, 98), (503, 2)]);
         assert_eq!(judge_outcome(&recorder, 0.01), Outcome::Failed);
-        let turned_away = build_step(
-            Purpose::Climb,
-            100.0,
-            &Measurement {
-                recorder,
-                ..measured
-            },
-            Outcome::Failed,
-            0.01,
-        );
-        assert!(turned_away.too_many_errors);
-        assert_eq!(
-            (turned_away.error_share, turned_away.error_rate),
-            (0.02, 2.0)
-        );
+        let measured = Measurement {
+            recorder,
+            ..measured
+        };
+        let step = build_step(Purpose::Climb, 100.0, &measured, Outcome::Failed, 0.01);
+        assert!(step.too_many_errors);
+        assert_eq!((step.error_share, step.error_rate), (0.02, 2.0));
     }
 
     #[test]

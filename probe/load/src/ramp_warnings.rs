@@ -163,13 +163,21 @@ mod tests {
         }
     }
 
+    fn sample_saturation(
+        rate: Option<f64>,
+        interval: [Option<f64>; 2],
+        censored: CensoredRate,
+    ) -> Saturation {
+        Saturation {
+            rate,
+            interval,
+            censored,
+        }
+    }
+
     #[test]
     fn a_generator_that_gave_out_names_what_it_lacked() {
-        let mut unknown = Saturation {
-            rate: None,
-            interval: [None, None],
-            censored: CensoredRate::Above,
-        };
+        let mut unknown = sample_saturation(None, [None, None], CensoredRate::Above);
         let mut step = Step {
             generator_failed: true,
             ..failed_step()
@@ -193,26 +201,20 @@ mod tests {
 
     #[test]
     fn a_server_that_did_not_come_to_rest_or_was_gone_is_told() {
-        let found = Saturation {
-            rate: Some(100.0),
-            interval: [Some(100.0), Some(200.0)],
-            censored: CensoredRate::Above,
-        };
+        let found = sample_saturation(Some(100.0), [Some(100.0), Some(200.0)], CensoredRate::Above);
         let step = |offered, rest| Step {
             offered,
             rest: Some(rest),
             ..failed_step()
         };
         let slow = Rest::NotCome(10 * SECOND);
-        let told = list_warnings(
-            &[
-                step(300.0, slow),
-                step(250.0, Rest::Come),
-                step(200.0, slow),
-                step(200.0, Rest::Gone(20 * SECOND)),
-            ],
-            &found,
-        );
+        let steps = [
+            step(300.0, slow),
+            step(250.0, Rest::Come),
+            step(200.0, slow),
+            step(200.0, Rest::Gone(20 * SECOND)),
+        ];
+        let told = list_warnings(&steps, &found);
         let [at_rest, gone] = &told[..] else {
             panic!("{told:?}")
         };
@@ -221,22 +223,14 @@ mod tests {
             gone.starts_with("the server stopped answering at 200/s and gave no reply for 20 s")
         );
         assert!(gone.contains("what it can serve beyond 100/s is not known"));
-        let unknown = Saturation {
-            rate: None,
-            interval: [None, Some(200.0)],
-            censored: CensoredRate::Below,
-        };
+        let unknown = sample_saturation(None, [None, Some(200.0)], CensoredRate::Below);
         let told = list_warnings(&[step(200.0, Rest::Gone(20 * SECOND))], &unknown).concat();
         assert!(told.contains("its saturation is not known"), "{told}");
     }
 
     #[test]
     fn a_server_that_could_not_be_asked_is_not_told_to_be_slow() {
-        let found = Saturation {
-            rate: Some(20.0),
-            interval: [Some(20.0), None],
-            censored: CensoredRate::Above,
-        };
+        let found = sample_saturation(Some(20.0), [Some(20.0), None], CensoredRate::Above);
         let failed = Step {
             rest: Some(Rest::NotAsked(10 * SECOND)),
             too_many_errors: true,
@@ -258,11 +252,7 @@ mod tests {
 
     #[test]
     fn a_first_rate_that_errors_ended_says_nothing_of_what_the_server_can_do() {
-        let below = Saturation {
-            rate: None,
-            interval: [None, Some(100.0)],
-            censored: CensoredRate::Below,
-        };
+        let below = sample_saturation(None, [None, Some(100.0)], CensoredRate::Below);
         let step = |too_many_errors| Step {
             too_many_errors,
             ..failed_step()

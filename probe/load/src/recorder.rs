@@ -361,23 +361,22 @@ mod tests {
     use super::super::reply::LastHead;
     use super::*;
 
+    const WINDOW: Window = Window {
+        begin: 0,
+        start: 100,
+        end: 200,
+    };
+
     #[test]
     fn a_reply_after_the_windows_end_is_its_requests_and_not_the_windows() {
-        let window = Window {
-            begin: 0,
-            start: 100,
-            end: 200,
-        };
         let mut found = Recorder::default();
         for (intended, last_byte, head) in [
             (110, 199, "HTTP/1.1 204 \r\n\r\n"),
             (120, 150, "HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n"),
             (199, 200, "HTTP/1.1 204 \r\n\r\n"),
         ] {
-            let mut reply = Reply::default();
-            reply
-                .feed_all(head.as_bytes(), &mut LastHead::default())
-                .unwrap();
+            let (mut reply, mut last) = (Reply::default(), LastHead::default());
+            reply.feed_all(head.as_bytes(), &mut last).unwrap();
             let exchange = Exchange {
                 intended,
                 launched: intended,
@@ -385,16 +384,14 @@ mod tests {
                 first_byte: last_byte,
                 ..Exchange::default()
             };
-            found.record_completed(&exchange, &reply, (last_byte, 0), &window);
+            found.record_completed(&exchange, &reply, (last_byte, 0), &WINDOW);
         }
         assert_eq!((found.completed, found.replies_in_window()), (3, 2));
         let seen = |statuses: &Statuses| statuses.list_seen().into_values().collect::<Vec<_>>();
         assert_eq!(seen(&found.statuses), [2, 1]);
         let errors = |found: &Recorder| {
-            found
-                .error_latency
-                .as_ref()
-                .map(|errors| errors.summarize_durations())
+            let latency = found.error_latency.as_ref();
+            latency.map(|errors| errors.summarize_durations())
         };
         assert_eq!(found.latency.count_all(), 3);
         assert_eq!(errors(&found).map(|errors| errors.count), Some(1));
@@ -427,19 +424,14 @@ mod tests {
 
     #[test]
     fn a_thread_whose_requests_were_all_abandoned_began_when_they_were_due() {
-        let window = Window {
-            begin: 0,
-            start: 100,
-            end: 200,
-        };
         let due = |intended| Exchange {
             intended,
             ..Exchange::default()
         };
         let mut found = Recorder::default();
-        found.record_failed(&due(120), Failure::ClientTimeout, 150, &window);
+        found.record_failed(&due(120), Failure::ClientTimeout, 150, &WINDOW);
         let mut other = Recorder::default();
-        other.record_abandoned(&due(130), 180, &window);
+        other.record_abandoned(&due(130), 180, &WINDOW);
         found.merge(&other);
         assert_eq!((found.attempted, found.first_intended), (2, 120));
         assert_eq!((found.abandoned, found.abandoned_after), (1, 50));

@@ -32,83 +32,75 @@ fn read_in_pieces(
     if !reply.is_done() {
         reply.end_stream()?;
     }
-    assert_eq!(
-        reply.header_bytes() + reply.body_bytes(),
-        consumed as u64,
-        "every byte is accounted for once"
-    );
+    // Every byte is accounted for once.
+    let counted = reply.header_bytes() + reply.body_bytes();
+    assert_eq!(counted, consumed as u64);
     Ok((reply.status(), reply.body_bytes(), reply.keep_alive()))
 }
 
 #[test]
-fn a_sized_body() {
-    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
-    assert_eq!(read(stream, false), Ok((200, 5, true)));
-}
-
-#[test]
-fn a_body_that_ends_with_the_connection() {
-    let stream = b"HTTP/1.1 200 OK\r\n\r\nhello";
-    assert_eq!(read(stream, false), Ok((200, 5, false)));
-}
-
-#[test]
-fn chunks_win_over_a_content_length() {
-    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
-    assert_eq!(read(stream, false), Ok((200, 5, true)));
+fn a_body_ends_as_its_head_says() {
+    for (stream, content, kept) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 5, true),
+        ("HTTP/1.1 200 OK\r\n\r\nhello", 5, false),
+        // Chunks win over a length.
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            5,
+            true,
+        ),
+        // Interim replies are passed over.
+        (
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            2,
+            true,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
+            1,
+            false,
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nConnection: foo, Close\r\nContent-Length: 1\r\n\r\nx",
+            1,
+            false,
+        ),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", 1, false),
+        (
+            "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\nx",
+            1,
+            true,
+        ),
+    ] {
+        let found = read(stream.as_bytes(), false);
+        assert_eq!(found, Ok((200, content, kept)), "{stream:?}");
+    }
 }
 
 #[test]
 fn replies_without_a_body() {
-    for (head, status) in [("204 No Content", 204), ("304 Not Modified", 304)] {
-        let stream = format!("HTTP/1.1 {head}\r\nContent-Length: 7\r\n\r\n");
-        assert_eq!(read(stream.as_bytes(), false), Ok((status, 0, true)));
-    }
-    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
-    assert_eq!(read(stream, true), Ok((200, 0, true)));
-}
-
-#[test]
-fn interim_replies_are_passed_over() {
-    let stream = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    assert_eq!(read(stream, false), Ok((200, 2, true)));
-}
-
-#[test]
-fn who_may_keep_the_connection() {
-    for (head, kept) in [
-        ("HTTP/1.1 200 OK\r\nConnection: close", false),
-        ("HTTP/1.1 200 OK\r\nConnection: foo, Close", false),
-        ("HTTP/1.0 200 OK", false),
-        ("HTTP/1.0 200 OK\r\nConnection: Keep-Alive", true),
+    for (head, to_head, status) in [
+        ("204 No Content", false, 204),
+        ("304 Not Modified", false, 304),
+        ("200 OK", true, 200),
     ] {
-        let stream = format!("{head}\r\nContent-Length: 1\r\n\r\nx");
-        assert_eq!(
-            read(stream.as_bytes(), false),
-            Ok((200, 1, kept)),
-            "{head:?}"
-        );
+        let stream = format!("HTTP/1.1 {head}\r\nContent-Length: 7\r\n\r\n");
+        assert_eq!(read(stream.as_bytes(), to_head), Ok((status, 0, true)));
     }
 }
 
 #[test]
 fn oddities_that_leave_no_doubt_about_the_length_are_taken_as_curl_takes_them() {
     for (head, status) in [
-        (
-            "HTTP/1.1 200 OK\r\nX-Long: one\r\n two\r\nContent-Length: 5",
-            200,
-        ),
-        ("HTTP/1.1 200 OK\r\nContent-Length:\r\n\t5", 200),
-        ("HTTP/1.1  200  OK\r\nContent-Length: 5", 200),
-        ("HTTP/1.1 999 Odd\r\nContent-Length: 5", 999),
-        ("HTTP/1.1 600 Odd\r\nContent-Length: 5", 600),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 5, 5", 200),
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5",
-            200,
-        ),
+        ("200 OK\r\nX-Long: one\r\n two\r\nContent-Length: 5", 200),
+        ("200 OK\r\nContent-Length:\r\n\t5", 200),
+        (" 200  OK\r\nContent-Length: 5", 200),
+        ("999 Odd\r\nContent-Length: 5", 999),
+        ("600 Odd\r\nContent-Length: 5", 600),
+        ("200 OK\r\nContent-Length: 5, 5", 200),
+        ("200 OK\r\nContent-Length: 5\r\nContent-Length: 5", 200),
     ] {
-        let stream = format!("{head}\r\n\r\nhello");
+        let stream = format!("HTTP/1.1 {head}\r\n\r\nhello");
         for size in [1, 7, stream.len()] {
             let found = read_in_pieces(stream.as_bytes(), size, false);
             assert_eq!(found, Ok((status, 5, true)), "{head:?} by {size}");
@@ -118,48 +110,37 @@ fn oddities_that_leave_no_doubt_about_the_length_are_taken_as_curl_takes_them() 
 
 #[test]
 fn lies_and_rubbish_are_named() {
-    let early = Err("closed before the reply was complete");
-    for (stream, outcome) in [
-        (&b"rubbish\r\n\r\n"[..], Err("malformed head")),
-        (b"SSH-2.0-OpenSSH_9\r\n", Err("malformed head")),
-        (b"\x15\x03\x01\0\x02\x02\x46", Err("TLS instead of HTTP")),
-        (
-            b"HTTP/1.1 099 Odd\r\n\r\n",
-            Err("status outside 100 to 999"),
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nhello",
-            Err("conflicting content-lengths"),
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 5,\r\n\r\nhello",
-            Err("bad content-length"),
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n 2\r\n\r\nhello",
-            Err("bad content-length"),
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-            Err("bad content-length"),
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
-            Err("bad content-length"),
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
-            Err("conflicting content-lengths"),
-        ),
-        (
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-            Err("malformed chunk"),
-        ),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", early),
+    let (early, bad) = ("closed before the reply was complete", "bad content-length");
+    let conflicting = "conflicting content-lengths";
+    for (stream, error) in [
+        (&b"rubbish\r\n\r\n"[..], "malformed head"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "malformed head"),
+        (b"\x15\x03\x01\0\x02\x02\x46", "TLS instead of HTTP"),
+        (b"HTTP/1.1 099 Odd\r\n\r\n", "status outside 100 to 999"),
         (b"HTTP/1.1 200 OK\r\nContent-Le", early),
     ] {
         let found = read_in_pieces(stream, stream.len(), false);
-        assert_eq!(found, outcome, "{}", String::from_utf8_lossy(stream));
+        assert_eq!(found, Err(error), "{}", String::from_utf8_lossy(stream));
+    }
+    for (rest, error) in [
+        ("Content-Length: 5, 6\r\n\r\nhello", conflicting),
+        ("Content-Length: 5,\r\n\r\nhello", bad),
+        ("Content-Length: 1\r\n 2\r\n\r\nhello", bad),
+        ("Content-Length: -1\r\n\r\n", bad),
+        ("Content-Length: 99999999999999999999\r\n\r\n", bad),
+        (
+            "Content-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+            conflicting,
+        ),
+        (
+            "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+            "malformed chunk",
+        ),
+        ("Content-Length: 9\r\n\r\nhello", early),
+    ] {
+        let stream = format!("HTTP/1.1 200 OK\r\n{rest}");
+        let found = read_in_pieces(stream.as_bytes(), stream.len(), false);
+        assert_eq!(found, Err(error), "{stream:?}");
     }
 }
 
@@ -170,16 +151,9 @@ fn an_endless_head_is_given_up() {
     assert_eq!(read_in_pieces(&stream, 1000, false), Err("endless head"));
     let interim = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
     assert_eq!(read_in_pieces(&interim, 1000, false), Err("endless head"));
-    let headers = [
-        &b"HTTP/1.1 200 OK\r\n"[..],
-        &b"A: b\r\n".repeat(200),
-        b"\r\n",
-    ]
-    .concat();
-    assert_eq!(
-        read_in_pieces(&headers, 10_000, false),
-        Err("more than 128 headers")
-    );
+    let headers = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(200));
+    let found = read_in_pieces(headers.as_bytes(), 10_000, false);
+    assert_eq!(found, Err("more than 128 headers"));
 }
 
 #[test]
@@ -199,13 +173,9 @@ fn a_head_that_was_seen_before_means_the_same_again() {
         assert_eq!(reply.feed_bytes(stream, &mut last), Ok(stream.len()));
         assert_eq!((reply.status(), reply.body_bytes()), (200, 5));
     }
+    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!";
     let mut other = Reply::default();
-    other
-        .feed_bytes(
-            b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!",
-            &mut last,
-        )
-        .unwrap();
+    other.feed_bytes(stream, &mut last).unwrap();
     assert_eq!(other.body_bytes(), 6);
 }
 
@@ -229,11 +199,7 @@ fn no_bytes_make_the_parser_panic() {
         }
         let whole = read_in_pieces(&stream, stream.len(), false);
         let bytewise = read_in_pieces(&stream, 1, false);
-        assert_eq!(
-            whole.is_ok(),
-            bytewise.is_ok(),
-            "{}",
-            String::from_utf8_lossy(&stream)
-        );
+        let text = String::from_utf8_lossy(&stream);
+        assert_eq!(whole.is_ok(), bytewise.is_ok(), "{text}");
     }
 }

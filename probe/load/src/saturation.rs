@@ -215,15 +215,18 @@ mod tests {
 
     fn search_rate(search: &mut Search, mut server: impl FnMut(f64) -> bool) -> Saturation {
         while let Some((rate, _)) = search.next() {
-            let outcome = if server(rate) {
-                Outcome::KeptUp
-            } else {
-                Outcome::Failed
+            let outcome = match server(rate) {
+                true => Outcome::KeptUp,
+                false => Outcome::Failed,
             };
             search.record_outcome(outcome, rate);
             assert!(search.attempts.len() < 100, "the search ends");
         }
         search.summarize_search()
+    }
+
+    fn found_bounds(found: &Saturation) -> (Option<f64>, [Option<f64>; 2]) {
+        (found.rate, found.interval)
     }
 
     #[test]
@@ -243,14 +246,11 @@ mod tests {
     #[test]
     fn a_limit_outside_the_ramp_is_censored() {
         let above = search_rate(&mut Search::new(1.0, 1.0, 5.0), |_| true);
-        assert_eq!(
-            (above.rate, above.censored),
-            (Some(5.0), CensoredRate::Above)
-        );
-        assert_eq!(above.interval, [Some(5.0), None]);
+        assert_eq!(found_bounds(&above), (Some(5.0), [Some(5.0), None]));
+        assert_eq!(above.censored, CensoredRate::Above);
         let below = search_rate(&mut Search::new(1.0, 1.0, 5.0), |_| false);
-        assert_eq!((below.rate, below.censored), (None, CensoredRate::Below));
-        assert_eq!(below.interval, [None, Some(1.0)]);
+        assert_eq!(found_bounds(&below), (None, [None, Some(1.0)]));
+        assert_eq!(below.censored, CensoredRate::Below);
     }
 
     #[test]
@@ -279,11 +279,8 @@ mod tests {
             search.record_outcome(outcome, reached);
         }
         let found = search.summarize_search();
-        assert_eq!(
-            (found.rate, found.censored),
-            (Some(105.0), CensoredRate::Above)
-        );
-        assert_eq!(found.interval, [Some(105.0), None]);
+        assert_eq!(found_bounds(&found), (Some(105.0), [Some(105.0), None]));
+        assert_eq!(found.censored, CensoredRate::Above);
     }
 
     #[test]
@@ -295,10 +292,8 @@ mod tests {
         search.record_outcome(Outcome::GeneratorFailed, 2.0);
         assert_eq!(search.next(), None);
         let found = search.summarize_search();
-        assert_eq!(
-            (found.rate, found.censored),
-            (Some(1.0), CensoredRate::Above)
-        );
+        assert_eq!(found.rate, Some(1.0));
+        assert_eq!(found.censored, CensoredRate::Above);
     }
 
     #[test]
@@ -320,8 +315,7 @@ mod tests {
 
     #[test]
     fn a_server_that_answers_no_more_leaves_the_limit_open() {
-        type Found = (Option<f64>, [Option<f64>; 2], CensoredRate);
-        let ended = |outcomes: &[Outcome]| -> Found {
+        let ended = |outcomes: &[Outcome]| {
             let mut search = Search::new(100.0, 100.0, 900.0);
             for outcome in outcomes {
                 let (rate, _) = search.next().unwrap();
@@ -330,17 +324,17 @@ mod tests {
             search.end_search();
             assert_eq!(search.next(), None);
             let found = search.summarize_search();
-            (found.rate, found.interval, found.censored)
+            (found_bounds(&found), found.censored)
         };
         let (kept, failed) = (Outcome::KeptUp, Outcome::Failed);
         let (hundred, two) = (Some(100.0), Some(200.0));
-        let above = (hundred, [hundred, two], CensoredRate::Above);
+        let above = ((hundred, [hundred, two]), CensoredRate::Above);
         assert_eq!(ended(&[kept, failed]), above);
-        let narrower = (hundred, [hundred, Some(150.0)], CensoredRate::Above);
+        let narrower = ((hundred, [hundred, Some(150.0)]), CensoredRate::Above);
         assert_eq!(ended(&[kept, failed, failed, failed]), narrower);
-        let open = (hundred, [hundred, None], CensoredRate::Above);
+        let open = ((hundred, [hundred, None]), CensoredRate::Above);
         assert_eq!(ended(&[kept]), open);
-        let below = (None, [None, hundred], CensoredRate::Below);
+        let below = ((None, [None, hundred]), CensoredRate::Below);
         assert_eq!(ended(&[failed]), below);
     }
 
@@ -356,10 +350,8 @@ mod tests {
             search.record_outcome(outcome, 1.0);
         }
         let found = search.summarize_search();
-        assert_eq!(
-            (found.rate, found.censored),
-            (Some(1.0), CensoredRate::Above)
-        );
+        assert_eq!(found.rate, Some(1.0));
+        assert_eq!(found.censored, CensoredRate::Above);
         assert_eq!(search.attempts, [(1.0, Some(1.0)), (2.0, Some(1.0))]);
     }
 }

@@ -132,14 +132,21 @@ mod tests {
         }
     }
 
-    fn list_due_times(mut arrivals: ArrivalSchedule) -> Vec<Nanoseconds> {
+    /// When the requests of one thread of several are due within a window.
+    fn list_due_times(
+        open: &OpenLoop,
+        share: (u32, u32),
+        window: (Nanoseconds, Nanoseconds),
+        most: u64,
+    ) -> Vec<Nanoseconds> {
+        let mut arrivals = ArrivalSchedule::new(open, share, window, most);
         std::iter::from_fn(|| (arrivals.next_due() != NEVER).then(|| arrivals.take_due())).collect()
     }
 
     #[test]
     fn constant_arrivals_do_not_drift() {
         let open = open(3.0, Spacing::Constant);
-        let due = list_due_times(ArrivalSchedule::new(&open, (0, 1), (0, NEVER), 3_000_001));
+        let due = list_due_times(&open, (0, 1), (0, NEVER), 3_000_001);
         assert_eq!(due[1], 333_333_333);
         assert_eq!(due[3_000_000], 1_000_000 * SECOND);
     }
@@ -147,21 +154,10 @@ mod tests {
     #[test]
     fn threads_together_make_the_schedule_of_one() {
         let open = open(1000.0, Spacing::Constant);
-        let whole = list_due_times(ArrivalSchedule::new(
-            &open,
-            (0, 1),
-            (5, 5 + SECOND),
-            u64::MAX,
-        ));
+        let window = (5, 5 + SECOND);
+        let whole = list_due_times(&open, (0, 1), window, u64::MAX);
         let mut parts: Vec<_> = (0..3)
-            .flat_map(|thread| {
-                list_due_times(ArrivalSchedule::new(
-                    &open,
-                    (thread, 3),
-                    (5, 5 + SECOND),
-                    u64::MAX,
-                ))
-            })
+            .flat_map(|thread| list_due_times(&open, (thread, 3), window, u64::MAX))
             .collect();
         parts.sort_unstable();
         assert_eq!(whole.len(), 1000);
@@ -177,12 +173,8 @@ mod tests {
                     ..open(2000.0, Spacing::Poisson)
                 };
                 let of = |thread| {
-                    list_due_times(ArrivalSchedule::new(
-                        &open,
-                        (thread, 16),
-                        (0, SECOND / 10),
-                        u64::MAX,
-                    ))
+                    let window = (0, SECOND / 10);
+                    list_due_times(&open, (thread, 16), window, u64::MAX)
                 };
                 (0..16).map(|thread| of(thread).len() as f64).sum()
             })
@@ -198,12 +190,7 @@ mod tests {
     #[test]
     fn poisson_arrivals_have_the_rate_and_the_spread_of_their_name() {
         let open = open(1000.0, Spacing::Poisson);
-        let due = list_due_times(ArrivalSchedule::new(
-            &open,
-            (0, 1),
-            (0, 100 * SECOND),
-            u64::MAX,
-        ));
+        let due = list_due_times(&open, (0, 1), (0, 100 * SECOND), u64::MAX);
         // The count's standard deviation is its root, 316; the seed is fixed, so this cannot fail by chance.
         assert!((99_000..101_000).contains(&due.len()), "{}", due.len());
         let gaps: Vec<f64> = due
@@ -217,9 +204,7 @@ mod tests {
 
     #[test]
     fn shares_add_up() {
-        assert_eq!(
-            (0..3).map(|t| deal_share(10, t, 3)).collect::<Vec<_>>(),
-            [4, 3, 3]
-        );
+        let shares = [0, 1, 2].map(|thread| deal_share(10, thread, 3));
+        assert_eq!(shares, [4, 3, 3]);
     }
 }

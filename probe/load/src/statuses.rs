@@ -94,18 +94,12 @@ mod tests {
         let wanted = [("1xx", 1), ("2xx", 3), ("3xx", 0), ("4xx", 4), ("5xx", 2)];
         assert_eq!(classes, wanted.map(|(class, n)| (class.to_string(), n)));
         assert_eq!(statuses.list_seen()["404"], 4);
-        assert_eq!(
-            statuses.list_errors().into_iter().collect::<Vec<_>>(),
-            [("404".into(), 4), ("500".into(), 1), ("599".into(), 1)]
-        );
+        let errors: Vec<_> = statuses.list_errors().into_iter().collect();
+        let wanted = [("404", 4), ("500", 1), ("599", 1)];
+        assert_eq!(errors, wanted.map(|(status, n)| (status.to_string(), n)));
         assert_eq!((statuses.list_seen().len(), statuses.count_all()), (6, 10));
         statuses.count_status(999);
-        assert_eq!(
-            (
-                statuses.list_classes()["9xx"],
-                statuses.list_errors()["999"]
-            ),
-            (1, 1)
-        );
+        assert_eq!(statuses.list_classes()["9xx"], 1);
+        assert_eq!(statuses.list_errors()["999"], 1);
     }
 }

@@ -190,25 +190,20 @@ fn split_authority(authority: &str, usual: u16) -> Result<(String, u16), String>
 mod tests {
     use super::*;
 
-    fn parse_parts(url: &str) -> (String, u16, String) {
-        let target = Target::parse(url).unwrap();
-        (target.host, target.port, target.path)
-    }
-
     #[test]
     fn urls_are_taken_apart() {
-        assert_eq!(parse_parts("http://a.b"), ("a.b".into(), 80, "/".into()));
-        assert_eq!(
-            parse_parts("http://a:81/x?y=1#z"),
-            ("a".into(), 81, "/x?y=1".into())
-        );
-        assert_eq!(parse_parts("HTTP://a/"), ("a".into(), 80, "/".into()));
-        assert_eq!(parse_parts("hTTpS://a/"), ("a".into(), 443, "/".into()));
-        assert_eq!(parse_parts("http://a?q"), ("a".into(), 80, "/?q".into()));
-        assert_eq!(
-            parse_parts("http://[::1]:8080/"),
-            ("::1".into(), 8080, "/".into())
-        );
+        for (url, host, port, path) in [
+            ("http://a.b", "a.b", 80, "/"),
+            ("http://a:81/x?y=1#z", "a", 81, "/x?y=1"),
+            ("HTTP://a/", "a", 80, "/"),
+            ("hTTpS://a/", "a", 443, "/"),
+            ("http://a?q", "a", 80, "/?q"),
+            ("http://[::1]:8080/", "::1", 8080, "/"),
+        ] {
+            let target = Target::parse(url).unwrap();
+            assert_eq!((&*target.host, target.port), (host, port), "{url}");
+            assert_eq!(target.path, path, "{url}");
+        }
     }
 
     #[test]
@@ -242,10 +237,8 @@ mod tests {
         let patience = Duration::from_secs(5);
         let chosen = ResolvedAddress::choose_address(&[gone, there], patience);
         assert_eq!(chosen.address, there);
-        assert!(
-            chosen.passed_over[0].starts_with(&gone.to_string()),
-            "{chosen:?}"
-        );
+        let passed_over = &chosen.passed_over[0];
+        assert!(passed_over.starts_with(&gone.to_string()), "{chosen:?}");
         let first = ResolvedAddress::choose_address(&[there, gone], patience);
         assert_eq!((first.address, first.passed_over.len()), (there, 0));
         let none = ResolvedAddress::choose_address(&[gone, gone], patience);

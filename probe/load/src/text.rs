@@ -84,10 +84,9 @@ fn write_headline(text: &mut String, plan: &Plan, document: &Document, width: us
             format_rate(ramp.to)
         ),
     };
-    let connections = if plan.new_connections {
-        "new connections"
-    } else {
-        "kept connections"
+    let connections = match plan.new_connections {
+        true => "new connections",
+        false => "kept connections",
     };
     let priority = match document.priority {
         "ordinary" => "",
@@ -123,10 +122,9 @@ fn requests_and_tls(text: &mut String, document: &Document, width: usize) {
     }
     if let Some(tls) = &document.tls {
         let cipher = tls.cipher.as_deref().unwrap_or("no handshake came about");
-        let checked = if tls.checked {
-            ""
-        } else {
-            ", certificate unchecked"
+        let checked = match tls.checked {
+            true => "",
+            false => ", certificate unchecked",
         };
         write_row(text, "TLS", &format!("{cipher}{checked}"), width);
     }
@@ -281,13 +279,8 @@ fn describe_errors(document: &Document) -> String {
     .filter(|(_, failed)| *failed > 0)
     .map(|(name, failed)| format!("{} {name}", format_count(failed)))
     .collect();
-    named.extend(
-        errors
-            .tls_reasons
-            .iter()
-            .chain(&errors.other_reasons)
-            .map(|(reason, failed)| format!("{} {reason}", format_count(*failed))),
-    );
+    let reasons = errors.tls_reasons.iter().chain(&errors.other_reasons);
+    named.extend(reasons.map(|(reason, failed)| format!("{} {reason}", format_count(*failed))));
     named.join(", ")
 }
 
@@ -315,24 +308,16 @@ pub fn no_reply(document: &Document) -> String {
 /// Those of which there was at least one observation.
 fn write_phases(text: &mut String, document: &Document, width: usize) {
     let lateness = (document.mode != "closed").then_some(("lateness", &document.lateness_ns));
+    let handshake = document.handshake_ns.as_ref();
+    let handshake_cpu = document.handshake_cpu_ns.as_ref();
     let observed: Vec<(&str, &Summary)> = [
         ("latency", &document.latency_ns),
         ("service", &document.service_ns),
         ("connect", &document.connect_ns),
     ]
     .into_iter()
-    .chain(
-        document
-            .handshake_ns
-            .iter()
-            .map(|phase| ("handshake", phase)),
-    )
-    .chain(
-        document
-            .handshake_cpu_ns
-            .iter()
-            .map(|phase| ("its CPU", phase)),
-    )
+    .chain(handshake.map(|phase| ("handshake", phase)))
+    .chain(handshake_cpu.map(|phase| ("its CPU", phase)))
     .chain([
         ("first byte", &document.first_byte_ns),
         ("transfer", &document.transfer_ns),

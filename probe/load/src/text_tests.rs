@@ -18,25 +18,32 @@ fn the_histogram_covers_every_reply() {
     assert_eq!(latency.counts_up_to(&bounds).iter().sum::<u64>(), 2997);
 }
 
-fn render_text(recorder: Recorder, width: usize) -> String {
-    let measured = Measurement {
+fn sample_measurement(recorder: Recorder, elapsed: Nanoseconds) -> Measurement {
+    Measurement {
         recorder,
         started: 0,
-        elapsed: 10 * SECOND,
-        lasted: 10 * SECOND,
+        elapsed,
+        lasted: elapsed,
         interrupted: false,
-    };
-    shown_of(&measured, width)
+    }
 }
 
-fn shown_of(measured: &Measurement, width: usize) -> String {
-    let plan = plan("http://a/ --mode open --rate 100000 --new-connections").unwrap();
+fn document_of(plan: &Plan, measured: &Measurement) -> Document {
     let engine = Choice {
         name: "io_uring",
         reason: String::new(),
     };
     let address: std::net::SocketAddr = "127.0.0.1:80".parse().unwrap();
-    let document = Document::new(&plan, address.into(), None, &engine, measured).unwrap();
+    Document::new(plan, address.into(), None, &engine, measured).unwrap()
+}
+
+fn render_text(recorder: Recorder, width: usize) -> String {
+    shown_of(&sample_measurement(recorder, 10 * SECOND), width)
+}
+
+fn shown_of(measured: &Measurement, width: usize) -> String {
+    let plan = plan("http://a/ --mode open --rate 100000 --new-connections").unwrap();
+    let document = document_of(&plan, measured);
     report(&plan, &document, &[], &measured.recorder.latency, width)
 }
 
@@ -71,9 +78,8 @@ fn a_load_without_a_reply_shows_no_empty_tables() {
         attempted: 1,
         ..Recorder::default()
     };
-    recorder
-        .errors
-        .count_failure(Failure::System(libc::ECONNREFUSED));
+    let refused = Failure::System(libc::ECONNREFUSED);
+    recorder.errors.count_failure(refused);
     let text = render_text(recorder, 80);
     assert!(text.contains("status       no reply"), "{text}");
     assert!(!text.contains("p99"), "{text}");
@@ -124,19 +130,13 @@ fn a_bound_of_saturation_is_called_one() {
 
 #[test]
 fn of_one_that_was_told_to_end_while_it_warmed_up_no_figure_is_shown() {
-    let measured = Measurement {
-        recorder: Recorder::default(),
-        started: 0,
-        elapsed: 0,
-        lasted: 0,
-        interrupted: true,
-    };
+    let mut measured = sample_measurement(Recorder::default(), 0);
+    measured.interrupted = true;
     let text = shown_of(&measured, 80);
     assert!(text.contains("before anything was measured"), "{text}");
-    assert!(
-        !text.contains("processor") && !text.contains("not a single reply"),
-        "{text}"
-    );
+    for figure in ["processor", "not a single reply"] {
+        assert!(!text.contains(figure), "{text}");
+    }
 }
 
 #[test]
@@ -153,41 +153,16 @@ fn replies_that_came_after_the_window_are_told_beside_those_within_it() {
 
 #[test]
 fn the_processor_is_told_by_the_time_for_which_it_was_used() {
-    let measured = Measurement {
-        recorder: Recorder {
-            cpu: (2 * SECOND, SECOND),
-            ..Recorder::default()
-        },
-        started: 0,
-        elapsed: SECOND,
-        lasted: 30 * SECOND,
-        interrupted: false,
-    };
+    let mut measured = sample_measurement(Recorder::default(), SECOND);
+    measured.recorder.cpu = (2 * SECOND, SECOND);
+    measured.lasted = 30 * SECOND;
     assert!(shown_of(&measured, 80).contains("10 % of one"));
 }
 
 fn explain_silence(url: &str, failure: Failure) -> String {
-    let mut measured = Measurement {
-        recorder: Recorder::default(),
-        started: 0,
-        elapsed: SECOND,
-        lasted: SECOND,
-        interrupted: false,
-    };
+    let mut measured = sample_measurement(Recorder::default(), SECOND);
     measured.recorder.errors.count_failure(failure);
-    let engine = Choice {
-        name: "epoll",
-        reason: String::new(),
-    };
-    let address: std::net::SocketAddr = "127.0.0.1:80".parse().unwrap();
-    let document = Document::new(
-        &plan(url).unwrap(),
-        address.into(),
-        None,
-        &engine,
-        &measured,
-    );
-    no_reply(&document.unwrap())
+    no_reply(&document_of(&plan(url).unwrap(), &measured))
 }
 
 #[test]
@@ -203,19 +178,7 @@ fn plain_text_that_a_server_closes_on_may_have_been_meant_for_tls() {
 
 #[test]
 fn where_no_request_was_due_nothing_is_said_of_the_server() {
-    let measured = Measurement {
-        recorder: Recorder::default(),
-        started: 0,
-        elapsed: SECOND,
-        lasted: SECOND,
-        interrupted: false,
-    };
     let plan = plan("http://a/ --mode open --rate 0.1 --arrivals poisson").unwrap();
-    let engine = Choice {
-        name: "epoll",
-        reason: String::new(),
-    };
-    let address: std::net::SocketAddr = "127.0.0.1:80".parse().unwrap();
-    let document = Document::new(&plan, address.into(), None, &engine, &measured).unwrap();
+    let document = document_of(&plan, &sample_measurement(Recorder::default(), SECOND));
     assert_eq!(no_reply(&document), "no request was due within 1 s");
 }

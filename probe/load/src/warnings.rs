@@ -284,13 +284,25 @@ mod tests {
         recorder
     }
 
+    const OPEN: &str = "http://a/ --mode open --rate 100";
+
+    fn warnings_of(line: &str, recorder: Recorder) -> String {
+        list_warnings(&plan(line).unwrap(), &sample_measurement(recorder)).join("\n")
+    }
+
+    /// So many requests fail so.
+    fn fail_requests(recorder: &mut Recorder, count: u64, failure: impl Fn() -> Failure) {
+        (0..count).for_each(|_| recorder.errors.count_failure(failure()));
+    }
+
+    /// So many requests are late by so much.
+    fn delay_requests(recorder: &mut Recorder, count: u64, lateness: u64) {
+        (0..count).for_each(|_| recorder.lateness.record_duration(lateness));
+    }
+
     #[test]
     fn a_good_run_has_no_warnings() {
-        let plan = plan("http://a/ --mode open --rate 100").unwrap();
-        assert_eq!(
-            list_warnings(&plan, &sample_measurement(sample_recorder())),
-            Vec::<String>::new()
-        );
+        assert_eq!(warnings_of(OPEN, sample_recorder()), "");
     }
 
     /// Its server answers 90 a second of the 100.
@@ -305,33 +317,27 @@ mod tests {
 
     #[test]
     fn each_way_of_being_the_bottleneck_is_told() {
-        let plan = plan("http://a/ --mode open --rate 100").unwrap();
+        let unbegun = |r: &mut Recorder| fail_requests(r, 20, || Failure::Unbegun);
         type Spoil = fn(&mut Recorder);
         let cases: [(Spoil, &str); 9] = [
             (|r| r.busiest = 0.99, "bottleneck"),
-            (
-                |r| (0..20).for_each(|_| r.lateness.record_duration(5_000_000)),
-                "was late",
-            ),
+            (|r| delay_requests(r, 20, 5_000_000), "was late"),
             (|r| r.last_launched = 11 * SECOND, "not reached"),
+            (fall_behind, "replies came at 90.8/s, requests at 100/s"),
             (
-                fall_behind,
-                "did not keep up: replies came at 90.8/s, requests at 100/s",
-            ),
-            (
-                |r| r.errors.count_failure(Failure::System(libc::EMFILE)),
+                |r| fail_requests(r, 1, || Failure::System(libc::EMFILE)),
                 "ulimit",
             ),
             (
-                |r| r.errors.count_failure(Failure::System(libc::EADDRNOTAVAIL)),
+                |r| fail_requests(r, 1, || Failure::System(libc::EADDRNOTAVAIL)),
                 "ip_local_port_range",
             ),
             (
-                |r| (0..20).for_each(|_| r.errors.count_failure(Failure::Unbegun)),
+                unbegun,
                 "20 of 1,000 requests were never begun: the generator was behind by more than the timeout",
             ),
             (
-                |r| (0..20).for_each(|_| r.errors.count_failure(Failure::Unbegun)),
+                unbegun,
                 "the rate was not reached: 98/s of 100/s were begun",
             ),
             (|r| r.resent = 3, "sent again"),
@@ -339,33 +345,29 @@ mod tests {
         for (spoil, expected) in cases {
             let mut recorder = sample_recorder();
             spoil(&mut recorder);
-            let warnings = list_warnings(&plan, &sample_measurement(recorder)).join("\n");
+            let warnings = warnings_of(OPEN, recorder);
             assert!(warnings.contains(expected), "{expected}: {warnings}");
         }
     }
 
     #[test]
     fn a_generator_that_is_the_limit_says_nothing_of_the_server() {
-        let plan = plan("http://a/ --mode open --rate 100").unwrap();
-        type Spoil = fn(&mut Recorder);
-        let ours: [Spoil; 2] = [
-            |r| (0..2000).for_each(|_| r.lateness.record_duration(20 * MILLISECOND)),
+        let ours: [fn(&mut Recorder); 2] = [
+            |r| delay_requests(r, 2000, 20 * MILLISECOND),
             |r| r.last_launched = 11 * SECOND,
         ];
         for spoil in ours {
             let mut recorder = sample_recorder();
             fall_behind(&mut recorder);
             spoil(&mut recorder);
-            let warnings = list_warnings(&plan, &sample_measurement(recorder)).join("\n");
-            assert!(
-                !warnings.is_empty() && !warnings.contains("the server"),
-                "{warnings}"
-            );
+            let warnings = warnings_of(OPEN, recorder);
+            assert!(!warnings.is_empty());
+            assert!(!warnings.contains("the server"), "{warnings}");
         }
     }
 
     /// The one warning of a closed loop that was good but for this.
-    fn only_warning(spoil: fn(&mut Recorder)) -> String {
+    fn only_warning(spoil: impl Fn(&mut Recorder)) -> String {
         let mut recorder = sample_recorder();
         spoil(&mut recorder);
         let warnings = list_warnings(&plan("http://a/").unwrap(), &sample_measurement(recorder));
@@ -380,14 +382,11 @@ mod tests {
             "every reply was an error (status 404): these are figures of an error page; check the URL and the server"
         );
         let all = only_warning(|r| r.statuses = Statuses::from_replies(&[(404, 1), (503, 1999)]));
-        assert!(
-            all.starts_with("every reply was an error (status 404: 1; 503: 1,999): "),
-            "{all}"
-        );
+        let wanted = "every reply was an error (status 404: 1; 503: 1,999): ";
+        assert!(all.starts_with(wanted), "{all}");
+        let replies = [(200, 900), (301, 50), (400, 50)];
         assert_eq!(
-            only_warning(
-                |r| r.statuses = Statuses::from_replies(&[(200, 900), (301, 50), (400, 50)])
-            ),
+            only_warning(|r| r.statuses = Statuses::from_replies(&replies)),
             "50 of 1,000 replies were errors (5 %; status 400): the figures are of error pages too"
         );
     }
@@ -395,55 +394,41 @@ mod tests {
     #[test]
     fn a_window_that_no_reply_came_in_is_told() {
         let told = only_warning(|r| r.statuses_in_window = Statuses::default());
-        assert!(
-            told.starts_with("no reply came within 10 s, while 16 connections"),
-            "{told}"
-        );
+        let wanted = "no reply came within 10 s, while 16 connections";
+        assert!(told.starts_with(wanted), "{told}");
     }
 
     #[test]
     fn a_server_that_keeps_no_connections_is_told_from_one_that_ends_some() {
         let told = only_warning(|r| (r.opened, r.unkept) = (1000, 1000));
-        assert!(
-            told.starts_with("the server keeps no connections"),
-            "{told}"
-        );
-        type Spoil = fn(&mut Recorder);
-        let some: [Spoil; 2] = [
-            |r| (r.opened, r.unkept) = (26, 10),
-            // Each over one of the pool, side by side.
-            |r| (r.opened, r.unkept) = (1000, 1),
-        ];
-        for spoil in some {
+        let wanted = "the server keeps no connections";
+        assert!(told.starts_with(wanted), "{told}");
+        // Or each over one of the pool, side by side.
+        for (opened, unkept) in [(26, 10), (1000, 1)] {
             let mut recorder = sample_recorder();
-            spoil(&mut recorder);
-            let warnings =
-                list_warnings(&plan("http://a/").unwrap(), &sample_measurement(recorder));
-            assert!(warnings.is_empty(), "{warnings:?}");
+            (recorder.opened, recorder.unkept) = (opened, unkept);
+            assert_eq!(warnings_of("http://a/", recorder), "");
         }
     }
 
     #[test]
     fn latencies_are_told_of_where_there_are_any() {
-        let plan = plan("http://a/ --mode open --rate 100").unwrap();
         let failing = |failed: u64| {
             let mut recorder = sample_recorder();
             recorder.completed -= failed;
-            (0..failed).for_each(|_| {
-                recorder
-                    .errors
-                    .count_failure(Failure::System(libc::ECONNREFUSED))
+            fail_requests(&mut recorder, failed, || {
+                Failure::System(libc::ECONNREFUSED)
             });
-            list_warnings(&plan, &sample_measurement(recorder)).join("\n")
+            warnings_of(OPEN, recorder)
         };
         assert!(failing(10).contains("the latencies are those of the others"));
         assert!(failing(1000).contains("there are no latencies"));
         let mut ended = sample_recorder();
         (ended.completed, ended.abandoned, ended.abandoned_after) = (0, 990, 1_600_000_000);
-        (0..10).for_each(|_| ended.errors.count_failure(Failure::ClientTimeout));
+        fail_requests(&mut ended, 10, || Failure::ClientTimeout);
         let mut ended = sample_measurement(ended);
         ended.interrupted = true;
-        let told = list_warnings(&plan, &ended).join("\n");
+        let told = list_warnings(&plan(OPEN).unwrap(), &ended).join("\n");
         assert!(told.contains("there are no latencies"), "{told}");
         let waited = "990 requests were abandoned, the longest of which had waited for 1.60 s";
         assert!(told.contains(waited), "{told}");
@@ -451,21 +436,17 @@ mod tests {
 
     #[test]
     fn it_is_told_when_a_server_fell_silent() {
-        let plan = plan("http://a/").unwrap();
+        let refused = || Failure::System(libc::ECONNREFUSED);
         let mut dead = sample_recorder();
         (dead.last_intended, dead.last_reply) = (10 * SECOND, 9 * SECOND);
         (dead.completed, dead.attempted) = (900, 1000);
-        (0..100).for_each(|_| {
-            dead.errors
-                .count_failure(Failure::System(libc::ECONNREFUSED))
-        });
-        let told = |recorder| list_warnings(&plan, &sample_measurement(recorder)).join("\n");
+        fail_requests(&mut dead, 100, refused);
+        let told = |recorder| warnings_of("http://a/", recorder);
         assert!(!told(dead.clone()).contains("the last reply came"));
         dead.last_reply = 7 * SECOND;
         let mut few = dead.clone();
         (few.attempted, few.completed, few.errors) = (10, 9, Default::default());
-        few.errors
-            .count_failure(Failure::System(libc::ECONNREFUSED));
+        fail_requests(&mut few, 1, refused);
         assert!(!told(few).contains("the last reply came"));
         let heard = "the last reply came 7 s after the first request was due, and none in the 3 s behind it";
         assert!(told(dead.clone()).contains(heard), "{}", told(dead));
@@ -473,32 +454,25 @@ mod tests {
 
     #[test]
     fn replies_that_take_long_are_no_rate_that_was_not_reached() {
-        let plan = plan("http://a/ --mode open --rate 100").unwrap();
         let mut recorder = sample_recorder();
         recorder.statuses_in_window = Statuses::from_replies(&[(200, 900)]);
         (0..1000).for_each(|_| recorder.latency.record_duration(SECOND));
         recorder.last_launched = 10 * SECOND;
         (recorder.last_intended, recorder.last_reply) = (10 * SECOND, 11 * SECOND);
-        assert_eq!(
-            list_warnings(&plan, &sample_measurement(recorder)),
-            Vec::<String>::new()
-        );
+        assert_eq!(warnings_of(OPEN, recorder), "");
     }
 
     #[test]
     fn a_window_in_which_no_request_was_due_is_not_told_as_the_servers_failure() {
-        let plan = plan("http://a/ --mode open --rate 0.01 --arrivals poisson").unwrap();
-        assert_eq!(
-            list_warnings(&plan, &sample_measurement(Recorder::default())),
-            ["no request was due within 10 s; measure for longer"]
-        );
+        let line = "http://a/ --mode open --rate 0.01 --arrivals poisson";
+        let told = warnings_of(line, Recorder::default());
+        assert_eq!(told, "no request was due within 10 s; measure for longer");
     }
 
     #[test]
     fn a_closed_loop_cannot_be_late() {
-        let plan = plan("http://a/").unwrap();
         let mut recorder = sample_recorder();
-        (0..20).for_each(|_| recorder.lateness.record_duration(5_000_000));
-        assert!(list_warnings(&plan, &sample_measurement(recorder)).is_empty());
+        delay_requests(&mut recorder, 20, 5_000_000);
+        assert_eq!(warnings_of("http://a/", recorder), "");
     }
 }

@@ -4,9 +4,11 @@ use std::fs;
 
 use crate::support::*;
 
+const THIS: &str = env!("CARGO_BIN_EXE_nearmetal-probe");
+
 #[test]
 fn facts_agree_with_the_kernels_own_files() {
-    let facts = document(&run(&["facts", "--json"]));
+    let facts = document(&run("facts --json"));
     assert_eq!(facts["schema"], "facts.v1");
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert_eq!(facts["kernel"]["release"], release.trim());
@@ -21,38 +23,19 @@ fn facts_agree_with_the_kernels_own_files() {
 
 #[test]
 fn cpus_are_those_the_process_may_use() {
-    let output = run(&[
-        "launch",
-        "--cpus",
-        "0",
-        "--",
-        env!("CARGO_BIN_EXE_nearmetal-probe"),
-        "facts",
-        "--json",
-    ]);
+    let output = run(&format!("launch --cpus 0 -- {THIS} facts --json"));
     let facts = document(&output);
-    assert_eq!(facts["processor"]["allowed"], "0");
-    assert_eq!(facts["processor"]["allowed_count"], 1);
+    assert_json!(facts, {"processor": {"allowed": "0", "allowed_count": 1}});
 }
 
 #[test]
 fn the_priority_is_the_one_it_was_given() {
-    let output = humble(env!("CARGO_BIN_EXE_nearmetal-probe"))
-        .args(["facts", "--json"])
-        .output()
-        .unwrap();
+    let output = humble(THIS).args(["facts", "--json"]).output().unwrap();
     let given = serde_json::json!({"nice": 10, "policy": "SCHED_BATCH"});
     assert_eq!(document(&output)["scheduling"], given);
     let ordinary = serde_json::json!({"nice": 0, "policy": "SCHED_OTHER"});
     if can_raise_priority("the_priority_is_the_one_it_was_given") {
-        let output = run(&[
-            "launch",
-            "--die-with-parent",
-            "--",
-            env!("CARGO_BIN_EXE_nearmetal-probe"),
-            "facts",
-            "--json",
-        ]);
+        let output = run(&format!("launch --die-with-parent -- {THIS} facts --json"));
         assert_eq!(document(&output)["scheduling"], ordinary);
     }
 }
@@ -63,14 +46,9 @@ fn hashes_are_sha256_and_a_missing_file_is_null() {
     let file = directory.join("abc");
     fs::write(&file, "abc").unwrap();
     let name = file.to_str().unwrap();
-    let facts = document(&run(&[
-        "facts",
-        "--json",
-        "--hash",
-        name,
-        "--hash",
-        "/no/such/file",
-    ]));
+    let facts = document(&run(&format!(
+        "facts --json --hash {name} --hash /no/such/file"
+    )));
     // The digest of FIPS 180-2's first example.
     let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     assert_eq!(facts["hashes"][name], expected);
@@ -85,53 +63,26 @@ fn offloads_are_read_back_as_they_were_set() {
         return;
     }
     let netns = Netns::new();
-    netns.ip(&[
-        "link", "add", "left", "type", "veth", "peer", "name", "right",
-    ]);
-    netns.ip(&[
-        "link",
-        "set",
-        "left",
-        "mtu",
-        "1400",
-        "address",
-        "02:00:00:00:00:77",
-    ]);
+    netns.ip("link add left type veth peer name right");
+    netns.ip("link set left mtu 1400 address 02:00:00:00:00:77");
     for state in ["off", "on"] {
-        let set = netns
-            .command("ethtool")
-            .args(["-K", "left", "tso", state])
-            .status()
-            .unwrap();
-        assert!(set.success());
-        let output = netns
-            .command(env!("CARGO_BIN_EXE_nearmetal-probe"))
-            .args(["facts", "--json"])
-            .output()
-            .unwrap();
-        let facts = document(&output);
+        let mut set = netns.command("ethtool");
+        set.args(["-K", "left", "tso", state]);
+        assert!(set.status().unwrap().success());
+        let output = netns.command(THIS).args(["facts", "--json"]).output();
+        let facts = document(&output.unwrap());
         let left = &facts["interfaces"]["left"];
-        assert_eq!(left["features"]["tx-tcp-segmentation"], state);
-        assert_eq!(left["features"]["vlan-challenged"], "fixed off");
-        assert_eq!(
-            (&left["mtu"], &left["mac"]),
-            (&1400.into(), &"02:00:00:00:00:77".into())
-        );
-        assert_eq!(
-            (&left["driver"], &left["kind"]),
-            (&"veth".into(), &"veth".into())
-        );
-        assert_eq!(left["speed_mbit"], 10000);
+        assert_json!(left, {
+            "features": {"tx-tcp-segmentation": state, "vlan-challenged": "fixed off"}, "mtu": 1400,
+            "mac": "02:00:00:00:00:77", "driver": "veth", "kind": "veth", "speed_mbit": 10000,
+        });
         assert!(facts["interfaces"].get("right").is_some());
     }
 }
 
 #[test]
 fn people_get_text() {
-    let output = run(&["facts"]);
-    assert!(
-        text(&output.stdout)
-            .lines()
-            .any(|line| line.starts_with("  release: "))
-    );
+    let told = text(&run("facts").stdout);
+    let mut lines = told.lines();
+    assert!(lines.any(|line| line.starts_with("  release: ")), "{told}");
 }

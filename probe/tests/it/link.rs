@@ -17,16 +17,11 @@ struct Link {
 }
 
 impl Link {
-    fn start(arguments: &[&str]) -> Link {
+    fn start(arguments: &str) -> Link {
         let ends = [Netns::new(), Netns::new()];
+        let [near, far] = ends.each_ref().map(Netns::path);
         let mut process = probe()
-            .args([
-                "link",
-                &ends[0].path(),
-                &format!("{}:far", ends[1].path()),
-                "--json",
-            ])
-            .args(arguments)
+            .args(format!("link {near} {far}:far --json {arguments}").words())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -38,7 +33,7 @@ impl Link {
             (&ends[0], "10.99.0.1/24", "link0"),
             (&ends[1], "10.99.0.2/24", "far"),
         ] {
-            end.ip(&["addr", "add", address, "dev", interface]);
+            end.ip(&format!("addr add {address} dev {interface}"));
         }
         Link {
             process,
@@ -49,25 +44,16 @@ impl Link {
 
     /// Compare clocks across the link, which makes frames and tells the delay both ways.
     fn compare_clocks(&self, count: &str) -> Value {
-        let serve = ["clock", "serve", "--listen", "10.99.0.2:9", "--for", "60s"];
         let mut server = self.ends[1]
             .command(THIS)
-            .args(serve)
+            .args("clock serve --listen 10.99.0.2:9 --for 60s".words())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         std::io::Read::read_exact(server.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-        let ask = [
-            "clock",
-            "ask",
-            "10.99.0.2:9",
-            "--json",
-            "--interval",
-            "1ms",
-            "--count",
-            count,
-        ];
-        let output = self.ends[0].command(THIS).args(ask).output().unwrap();
+        let ask = format!("clock ask 10.99.0.2:9 --json --interval 1ms --count {count}");
+        let mut client = self.ends[0].command(THIS);
+        let output = client.args(ask.words()).output().unwrap();
         server.kill().unwrap();
         server.wait().unwrap();
         document(&output)
@@ -100,13 +86,10 @@ fn the_delay_is_seen_at_the_ends_and_told() {
     if !can_make_namespaces("the_delay_is_seen_at_the_ends_and_told") {
         return;
     }
-    let link = Link::start(&["--delay", "20ms"]);
+    let link = Link::start("--delay 20ms");
     let clock = link.compare_clocks("10");
     let told = link.stop();
-    assert_eq!(
-        (told["schema"].as_str(), told["asked"]["delay_ns"].as_u64()),
-        (Some("link.v1"), Some(20_000_000))
-    );
+    assert_json!(told, {"schema": "link.v1", "asked": {"delay_ns": 20_000_000}});
     assert!(number(&clock["delay_min_ns"]) >= 40_000_000, "{clock}");
     for direction in ["there", "back"] {
         let lane = &told[direction];
@@ -121,43 +104,18 @@ fn every_frame_is_accounted_for() {
     if !can_make_namespaces("every_frame_is_accounted_for") {
         return;
     }
-    let link = Link::start(&[
-        "--loss",
-        "5%",
-        "--reorder",
-        "5%",
-        "--jitter",
-        "100us",
-        "--delay",
-        "200us",
-        "--rate",
-        "50Mbit/s",
-    ]);
+    let link = Link::start("--loss 5% --reorder 5% --jitter 100us --delay 200us --rate 50Mbit/s");
     // A neighbour found by a lossy question could take seconds.
     let mac = |end: &Netns, interface: &str| {
-        let facts = end
-            .command(THIS)
-            .args(["facts", "--json"])
-            .output()
-            .unwrap();
-        document(&facts)["interfaces"][interface]["mac"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let facts = end.command(THIS).args(["facts", "--json"]).output();
+        let interface = &document(&facts.unwrap())["interfaces"][interface];
+        interface["mac"].as_str().unwrap().to_owned()
     };
     let [near, far] = &link.ends;
     let neighbour = |end: &Netns, interface: &str, address: &str, mac: &str| {
-        end.ip(&[
-            "neigh",
-            "replace",
-            address,
-            "lladdr",
-            mac,
-            "dev",
-            interface,
-            "nud",
-            "permanent",
-        ]);
+        end.ip(&format!(
+            "neigh replace {address} lladdr {mac} dev {interface} nud permanent"
+        ));
     };
     neighbour(near, "link0", "10.99.0.2", &mac(far, "far"));
     neighbour(far, "far", "10.99.0.1", &mac(near, "link0"));
@@ -183,18 +141,12 @@ fn nothing_is_left_when_the_link_ends() {
     if !can_make_namespaces("nothing_is_left_when_the_link_ends") {
         return;
     }
-    let mut link = Link::start(&[]);
+    let mut link = Link::start("");
     link.process.kill().unwrap();
     link.process.wait().unwrap();
     let links = || {
-        text(
-            &link.ends[1]
-                .command("cat")
-                .arg("/proc/net/dev")
-                .output()
-                .unwrap()
-                .stdout,
-        )
+        let output = link.ends[1].command("cat").arg("/proc/net/dev").output();
+        text(&output.unwrap().stdout)
     };
     eventually("the tap is gone", || !links().contains("far"));
 }
@@ -202,18 +154,15 @@ fn nothing_is_left_when_the_link_ends() {
 #[test]
 fn a_link_that_cannot_be_is_told() {
     for (arguments, word) in [
-        (&["/no/such", "/no/such/either"][..], "/no/such"),
-        (&["a", "b", "--loss", "2"], "1%"),
-        (&["a", "b", "--rate", "100"], "100Mbit/s"),
-        (&["a", "b", "--jitter", "2ms", "--delay", "1ms"], "--delay"),
-        (&["a", "b:a-name-that-is-too-long"], "NS:IFNAME"),
+        ("/no/such /no/such/either", "/no/such"),
+        ("a b --loss 2", "1%"),
+        ("a b --rate 100", "100Mbit/s"),
+        ("a b --jitter 2ms --delay 1ms", "--delay"),
+        ("a b:a-name-that-is-too-long", "NS:IFNAME"),
     ] {
-        let output = run(&[&["link"], arguments].concat());
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            text(&output.stderr).contains(word),
-            "{}",
-            text(&output.stderr)
-        );
+        let output = run(&format!("link {arguments}"));
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {told}");
+        assert!(told.contains(word), "{arguments}: {told}");
     }
 }

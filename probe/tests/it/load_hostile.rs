@@ -11,52 +11,28 @@ use crate::support::Directory;
 use serde_json::Value;
 
 /// Loads of every kind, few requests each.
-fn every_kind(address: SocketAddr, extra: &[&str]) -> Vec<Value> {
+fn every_kind(address: SocketAddr, extra: &str) -> Vec<Value> {
     let mut kinds = vec![
-        vec!["--workers", "2", "--requests", "6"],
-        vec!["--mode", "open", "--rate", "200", "--requests", "6"],
+        "--workers 2 --requests 6".to_owned(),
+        "--mode open --rate 200 --requests 6".to_owned(),
     ];
     for engine in engines() {
-        kinds.push(vec![
-            "--new-connections",
-            "--engine",
-            engine,
-            "--workers",
-            "2",
-            "--requests",
-            "6",
-        ]);
-        kinds.push(vec![
-            "--mode",
-            "open",
-            "--rate",
-            "200",
-            "--requests",
-            "6",
-            "--new-connections",
-            "--engine",
-            engine,
-        ]);
+        let new = format!("--requests 6 --new-connections --engine {engine}");
+        kinds.push(format!("{new} --workers 2"));
+        kinds.push(format!("{new} --mode open --rate 200"));
     }
     kinds
         .iter()
-        .map(|kind| load(address, &[&kind[..], extra].concat()))
+        .map(|kind| load(address, &format!("{kind} {extra}")))
         .collect()
 }
 
 fn all_fail_as(documents: &[Value], class: &str) {
     for document in documents {
-        assert_eq!(
-            number(document, &format!("/errors/{class}")),
-            6,
-            "{document}"
-        );
-        assert_eq!(number(document, "/requests/attempted"), 6, "{document}");
-        assert_eq!(number(document, "/requests/completed"), 0, "{document}");
-        assert!(
-            document["latency_ns"]["p50"].is_null(),
-            "what was not measured is not 0"
-        );
+        // What was not measured is not 0.
+        assert_json!(document, {
+            "errors": {class: 6}, "requests": {"attempted": 6, "completed": 0}, "latency_ns": {"p50": null},
+        });
         assert!(!document["warnings"].as_array().unwrap().is_empty());
     }
 }
@@ -73,7 +49,7 @@ fn a_port_where_nobody_listens_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    all_fail_as(&every_kind(address, &[]), "refused");
+    all_fail_as(&every_kind(address, ""), "refused");
 }
 
 fn reset(stream: TcpStream) {
@@ -101,7 +77,7 @@ fn a_reset_is_a_reset() {
         drop(reader);
         reset(stream);
     });
-    all_fail_as(&every_kind(address, &[]), "reset");
+    all_fail_as(&every_kind(address, ""), "reset");
 }
 
 #[test]
@@ -110,10 +86,8 @@ fn a_silent_server_is_a_timeout() {
         std::thread::sleep(Duration::from_secs(20));
         drop(stream);
     });
-    all_fail_as(
-        &every_kind(address, &["--timeout", "300ms"]),
-        "client_timeout",
-    );
+    let documents = every_kind(address, "--timeout 300ms");
+    all_fail_as(&documents, "client_timeout");
 }
 
 #[test]
@@ -126,10 +100,8 @@ fn a_server_that_drips_is_a_timeout_too() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    all_fail_as(
-        &every_kind(address, &["--timeout", "300ms"]),
-        "client_timeout",
-    );
+    let documents = every_kind(address, "--timeout 300ms");
+    all_fail_as(&documents, "client_timeout");
 }
 
 #[test]
@@ -142,7 +114,7 @@ fn a_server_that_accepts_nothing_is_a_timeout() {
     let taken: Vec<_> = (0..3)
         .map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(200)))
         .collect();
-    let documents = every_kind(address, &["--timeout", "150ms"]);
+    let documents = every_kind(address, "--timeout 150ms");
     drop(taken);
     all_fail_as(&documents, "client_timeout");
 }
@@ -150,12 +122,10 @@ fn a_server_that_accepts_nothing_is_a_timeout() {
 #[test]
 fn lies_about_the_length_are_found() {
     let short = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello", false);
-    all_fail_because(
-        &every_kind(short, &[]),
-        "closed before the reply was complete",
-    );
+    let documents = every_kind(short, "");
+    all_fail_because(&documents, "closed before the reply was complete");
     let long = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhello", true);
-    all_fail_because(&every_kind(long, &[]), "more bytes than the reply has");
+    all_fail_because(&every_kind(long, ""), "more bytes than the reply has");
 }
 
 #[test]
@@ -178,7 +148,7 @@ fn malformed_replies_are_named() {
         ),
         (b"", "closed before the reply was complete"),
     ] {
-        all_fail_because(&every_kind(answering(reply, false), &[]), reason);
+        all_fail_because(&every_kind(answering(reply, false), ""), reason);
     }
 }
 
@@ -188,7 +158,7 @@ fn endless_heads_are_given_up() {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
         while stream.write_all(&[b'x'; 4096]).is_ok() {}
     });
-    all_fail_because(&every_kind(address, &[]), "endless head");
+    all_fail_because(&every_kind(address, ""), "endless head");
 }
 
 #[test]
@@ -197,10 +167,8 @@ fn endless_bodies_are_timeouts() {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
         while stream.write_all(&[b'x'; 65536]).is_ok() {}
     });
-    all_fail_as(
-        &every_kind(address, &["--timeout", "200ms"]),
-        "client_timeout",
-    );
+    let documents = every_kind(address, "--timeout 200ms");
+    all_fail_as(&documents, "client_timeout");
 }
 
 #[test]
@@ -212,7 +180,7 @@ fn a_server_that_closes_its_side_first_still_answers() {
         let _ = stream.shutdown(Shutdown::Read);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
-    for document in every_kind(address, &[]) {
+    for document in every_kind(address, "") {
         assert_eq!(number(&document, "/requests/completed"), 6, "{document}");
     }
 }
@@ -226,9 +194,9 @@ fn large() -> (Directory, String) {
     (folder, data)
 }
 
-fn every_kind_of_large(address: SocketAddr, extra: &[&str]) -> Vec<Value> {
+fn every_kind_of_large(address: SocketAddr, extra: &str) -> Vec<Value> {
     let (_folder, data) = large();
-    every_kind(address, &[&["-X", "POST", "-d", &data], extra].concat())
+    every_kind(address, &format!("-X POST -d {data} {extra}"))
 }
 
 /// A server that says this once a part of the request is there, and closes without reading on, so that its kernel resets.
@@ -246,7 +214,7 @@ fn answering_early(reply: &'static [u8], ends_first: bool) -> SocketAddr {
 fn a_reply_that_comes_before_the_request_is_sent_whole_is_a_reply() {
     let sized = b"HTTP/1.1 413 Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno";
     for address in [answering_early(sized, false), answering_early(sized, true)] {
-        for document in every_kind_of_large(address, &[]) {
+        for document in every_kind_of_large(address, "") {
             assert_eq!(number(&document, "/status_codes/413"), 6, "{document}");
         }
     }
@@ -255,14 +223,9 @@ fn a_reply_that_comes_before_the_request_is_sent_whole_is_a_reply() {
 #[test]
 fn a_part_of_a_reply_before_a_reset_is_none() {
     let part = b"HTTP/1.1 413 Large\r\nConnection: close\r\nContent-Length: 9\r\n\r\nno";
-    all_fail_as(
-        &every_kind_of_large(answering_early(part, false), &[]),
-        "reset",
-    );
-    all_fail_as(
-        &every_kind_of_large(answering_early(b"", false), &[]),
-        "reset",
-    );
+    for address in [answering_early(part, false), answering_early(b"", false)] {
+        all_fail_as(&every_kind_of_large(address, ""), "reset");
+    }
 }
 
 #[test]
@@ -272,10 +235,8 @@ fn a_server_that_takes_a_part_of_a_request_and_no_more_is_a_timeout() {
         std::thread::sleep(Duration::from_secs(20));
         drop(stream);
     });
-    all_fail_as(
-        &every_kind_of_large(address, &["--timeout", "200ms"]),
-        "client_timeout",
-    );
+    let documents = every_kind_of_large(address, "--timeout 200ms");
+    all_fail_as(&documents, "client_timeout");
 }
 
 #[test]
@@ -288,10 +249,10 @@ fn a_kept_connection_that_the_server_closes_unannounced_is_opened_again() {
             let _ = reader.read(&mut [0]);
         }
     });
-    let document = load(address, &["--workers", "1", "--requests", "10"]);
+    let document = load(address, "--workers 1 --requests 10");
     // If this machine stands still for 10 ms, one of them counts as dropped. A busy one does so often.
     assert!(number(&document, "/requests/resent") > 0, "{document}");
-    assert!(document["warnings"].to_string().contains("sent again"));
+    assert_warns(&document, "sent again");
 }
 
 /// A server that answers the first request of a connection, takes the second, and closes after a while.
@@ -315,10 +276,9 @@ fn a_request_that_the_server_had_and_dropped_is_no_success() {
         // It may have been carried out, and must not be so twice.
         (Duration::ZERO, "POST"),
     ] {
-        let arguments = ["--workers", "1", "--requests", "10", "-X", method];
+        let arguments = format!("--workers 1 --requests 10 -X {method}");
         let document = load(dropping_each_second(after), &arguments);
-        assert_eq!(number(&document, "/requests/completed"), 5, "{document}");
-        assert_eq!(number(&document, "/requests/resent"), 0, "{document}");
+        assert_json!(document, {"requests": {"completed": 5, "resent": 0}});
         let reasons = &document["errors"]["other_reasons"];
         let dropped = &reasons["closed before the reply was complete"];
         assert_eq!(dropped, 5, "{document}");
@@ -336,34 +296,23 @@ fn a_request_that_was_not_read_is_sent_again_unless_that_may_do_harm() {
             std::thread::sleep(Duration::from_millis(100));
         }
     });
-    let arguments = ["--workers", "1", "--requests", "10"];
-    let document = load(address, &arguments);
-    assert_eq!(number(&document, "/requests/completed"), 10, "{document}");
-    assert_eq!(number(&document, "/requests/resent"), 9, "{document}");
+    let arguments = "--workers 1 --requests 10";
+    let document = load(address, arguments);
+    assert_json!(document, {"requests": {"completed": 10, "resent": 9}});
     let (_folder, data) = large();
-    let document = load(
-        address,
-        &[&arguments[..], &["-X", "PUT", "-d", &data]].concat(),
-    );
-    assert_eq!(number(&document, "/requests/completed"), 10, "{document}");
-    assert_eq!(number(&document, "/requests/resent"), 9, "{document}");
-    let document = load(address, &[&arguments[..], &["-X", "POST"]].concat());
-    assert_eq!(number(&document, "/errors/reset"), 5, "{document}");
-    assert_eq!(number(&document, "/requests/resent"), 0, "{document}");
+    let document = load(address, &format!("{arguments} -X PUT -d {data}"));
+    assert_json!(document, {"requests": {"completed": 10, "resent": 9}});
+    let document = load(address, &format!("{arguments} -X POST"));
+    assert_json!(document, {"errors": {"reset": 5}, "requests": {"resent": 0}});
 }
 
 #[test]
 fn a_mixture_is_told_apart() {
     let address = answering(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", true);
-    for document in every_kind(address, &[]) {
-        assert_eq!(
-            number(&document, "/status/5xx"),
-            6,
-            "a refusal in HTTP is a reply: {document}"
-        );
-        assert_eq!(number(&document, "/requests/completed"), 6);
-        let warnings = document["warnings"].to_string();
-        assert!(warnings.contains("error (status 503)"), "{warnings}");
+    for document in every_kind(address, "") {
+        // A refusal in HTTP is a reply.
+        assert_json!(document, {"status": {"5xx": 6}, "requests": {"completed": 6}});
+        assert_warns(&document, "error (status 503)");
     }
 }
 
@@ -381,34 +330,23 @@ fn a_server_that_keeps_no_connections_is_named_unless_none_were_to_be_kept() {
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
     ] {
         let address = answering(reply, false);
-        for document in every_kind(address, &[]) {
+        for document in every_kind(address, "") {
             let meant = document["new_connections"] == true;
             assert_eq!(named(&document), !meant, "{document}");
         }
     }
     let keeping = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", true);
-    for document in every_kind(keeping, &[]) {
+    for document in every_kind(keeping, "") {
         assert!(!named(&document), "{document}");
     }
 }
 
 #[test]
 fn running_out_of_descriptors_is_not_the_servers_fault() {
-    let serve = Serve::start(&["--delay", "300ms"]);
+    let serve = Serve::start("--delay 300ms");
     for engine in engines() {
-        let mut command = probe();
-        command
-            .args(["load", &format!("http://{}/", serve.address), "--json"])
-            .args([
-                "--mode",
-                "open",
-                "--rate",
-                "500",
-                "--requests",
-                "100",
-                "--new-connections",
-            ])
-            .args(["--engine", engine]);
+        let arguments = "--mode open --rate 500 --requests 100 --new-connections --engine";
+        let mut command = command(serve.address, &format!("{arguments} {engine}"));
         // SAFETY: setrlimit may be called between fork and exec.
         unsafe {
             command.pre_exec(|| {
@@ -423,16 +361,10 @@ fn running_out_of_descriptors_is_not_the_servers_fault() {
         let output = command.output().unwrap();
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         let short = number(&document, "/errors/fd_unavailable");
+        let completed = number(&document, "/requests/completed");
         assert!(short > 0, "{document}");
-        assert_eq!(
-            short + number(&document, "/requests/completed"),
-            100,
-            "{document}"
-        );
-        assert!(
-            document["warnings"].to_string().contains("descriptors"),
-            "{document}"
-        );
+        assert_eq!(short + completed, 100, "{document}");
+        assert_warns(&document, "descriptors");
     }
 }
 
@@ -448,23 +380,12 @@ fn ten_thousand_connections_at_once() {
         eprintln!("SKIPPED: this host grants {most} descriptors only");
         return;
     }
-    let serve = Serve::start(&[]);
+    let serve = Serve::start("");
     let document = load(
         serve.address,
-        &[
-            "--workers",
-            "10000",
-            "--requests",
-            "30000",
-            "--timeout",
-            "60s",
-        ],
+        "--workers 10000 --requests 30000 --timeout 60s",
     );
-    assert_eq!(
-        number(&document, "/requests/completed"),
-        30_000,
-        "{}",
-        document["errors"]
-    );
-    assert_eq!(number(&document, "/connections/concurrent_max"), 10_000);
+    assert_json!(document, {
+        "requests": {"completed": 30_000}, "connections": {"concurrent_max": 10_000},
+    });
 }

@@ -17,7 +17,7 @@ fn policies(child: u32) -> Vec<String> {
 
 #[test]
 fn a_sparse_open_loop_runs_ahead_of_ordinary_programs_where_it_may() {
-    let serve = Serve::start(&[]);
+    let serve = Serve::start("");
     let url = format!("http://{}/", serve.address);
     let permitted = Command::new("chrt")
         .args(["-f", "1", "true"])

@@ -2,6 +2,9 @@
 //!
 //! One binary for all: linking one a file took longer than running them.
 
+#[macro_use]
+mod support;
+
 mod at;
 mod clock;
 mod facts;
@@ -17,7 +20,6 @@ mod output;
 mod sample;
 mod schemas;
 mod serve_behaviour;
-mod support;
 mod trace_bodies;
 mod trace_connections;
 mod trace_copies;

@@ -2,28 +2,17 @@
 
 use std::fs;
 use std::process::Stdio;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::support::*;
 
 #[test]
 fn the_document_adds_up() {
-    let noise = document(&run(&[
-        "noise",
-        "--json",
-        "--cpus",
-        "0",
-        "--duration",
-        "200ms",
-    ]));
+    let noise = document(&run("noise --json --cpus 0 --duration 200ms"));
     assert_eq!(noise["schema"], "noise.v1");
     let cpu = &noise["cpus"][0];
-    let counts: u64 = cpu["gaps"]["histogram"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|bucket| bucket["count"].as_u64().unwrap())
-        .sum();
+    let buckets = cpu["gaps"]["histogram"].as_array().unwrap().iter();
+    let counts: u64 = buckets.map(|one| one["count"].as_u64().unwrap()).sum();
     assert_eq!(cpu["gaps"]["count"], counts);
     let number = |value: &serde_json::Value| value.as_i64().unwrap();
     assert!(number(&cpu["elapsed_ns"]) >= 200_000_000 && number(&cpu["readings"]) > 1_000);
@@ -33,18 +22,8 @@ fn the_document_adds_up() {
 
 #[test]
 fn known_gaps_are_found() {
-    let arguments = [
-        "noise",
-        "--json",
-        "--cpus",
-        "0",
-        "--duration",
-        "60s",
-        "--threshold",
-        "1ms",
-    ];
     let listener = probe()
-        .args(arguments)
+        .args("noise --json --cpus 0 --duration 60s --threshold 1ms".words())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -52,9 +31,8 @@ fn known_gaps_are_found() {
     let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     eventually("the listener's thread is there", || threads() == 2);
     std::thread::sleep(Duration::from_millis(200));
-    let made: Vec<_> = (0..6)
-        .map(|_| stop_for(pid, Duration::from_millis(60)))
-        .collect();
+    let length = Duration::from_millis(60);
+    let made: Vec<_> = (0..6).map(|_| stop_for(pid, length)).collect();
     send(pid, libc::SIGTERM);
     let noise = document(&listener.wait_with_output().unwrap());
 
@@ -79,12 +57,7 @@ fn known_gaps_are_found() {
 
 /// Hold a child up, and go on; tells from when to when it surely did not run, in nanoseconds since the epoch.
 fn stop_for(pid: u32, length: Duration) -> (i64, i64) {
-    let now = || {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap()
-            .as_nanos() as i64
-    };
+    let now = || UNIX_EPOCH.elapsed().unwrap().as_nanos() as i64;
     send(pid, libc::SIGSTOP);
     let mut status = 0;
     // SAFETY: the status is a place to write to; the call returns once the child has stopped.
@@ -101,17 +74,14 @@ fn stop_for(pid: u32, length: Duration) -> (i64, i64) {
 #[test]
 fn what_cannot_be_listened_to_is_told() {
     for (arguments, word) in [
-        (["--cpus", "1000", "--duration", "1s"], "1000"),
-        (["--cpus", "0", "--duration", "0s"], "--duration"),
-        (["--cpus", "x", "--duration", "1s"], "0-3,6"),
+        ("--cpus 1000 --duration 1s", "1000"),
+        ("--cpus 0 --duration 0s", "--duration"),
+        ("--cpus x --duration 1s", "0-3,6"),
     ] {
-        let output = run(&[&["noise"], &arguments[..]].concat());
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            text(&output.stderr).contains(word),
-            "{}",
-            text(&output.stderr)
-        );
+        let output = run(&format!("noise {arguments}"));
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {told}");
+        assert!(told.contains(word), "{arguments}: {told}");
     }
 }
 

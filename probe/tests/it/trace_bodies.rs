@@ -1,7 +1,5 @@
 //! `trace` finds where the bodies of requests and responses end, and what is between them.
 
-use serde_json::json;
-
 use crate::trace_support::*;
 
 #[test]
@@ -31,11 +29,8 @@ fn bodies_end_in_every_way_that_http_knows() {
             .collect();
         let wanted: Vec<_> = ways.iter().map(|(.., bytes)| *bytes).chain([32]).collect();
         assert_eq!(told, wanted, "in segments of {size}");
-        assert!(
-            found
-                .iter()
-                .all(|request| !flags(request).contains(&"unfinished"))
-        );
+        let mut flagged = found.iter().flat_map(flags);
+        assert!(flagged.all(|flag| flag != "unfinished"));
         assert_eq!(flags(&found[5]), ["interim"]);
         assert_eq!(found[4]["method"], "HEAD");
     }
@@ -55,10 +50,8 @@ fn requests_have_bodies_too() {
     talk.finish();
     let found = requests(&talk);
     assert_eq!(found.len(), 2);
-    assert_eq!(
-        (&found[0]["method"], &found[1]["method"]),
-        (&json!("POST"), &json!("PUT"))
-    );
+    assert_eq!(found[0]["method"], "POST");
+    assert_eq!(found[1]["method"], "PUT");
     assert_eq!(time(&found[0], "request_last"), talk.packets[6].time);
     assert_eq!(time(&found[0], "response_first"), talk.packets[7].time);
     assert_eq!(found[0]["response"]["bytes"], reply(10).len());
@@ -73,10 +66,8 @@ fn a_hundred_continue_alone_answers_nothing() {
     talk.ask(vec![b'x'; 1448]);
     talk.finish();
     let found = requests(&talk);
-    assert_eq!(
-        flags(&found[0]),
-        ["interim", "request_unfinished", "unanswered"]
-    );
+    let wanted = ["interim", "request_unfinished", "unanswered"];
+    assert_eq!(flags(&found[0]), wanted);
     assert!(found[0]["response_first"].is_null(), "{}", found[0]);
 }
 
@@ -89,16 +80,10 @@ fn what_is_not_captured_is_not_called_unfinished() {
     talk.ask(&body[..1448]);
     talk.ask(&body[1448..]);
     talk.answer(reply(10));
-    let pcap = Pcap {
-        snap: 200,
-        ..Pcap::default()
-    };
+    let pcap = Pcap::cut_at(200);
     let (_, found) = trace_requests(&[&pcap.file(&talk.packets)]);
-    assert!(
-        !flags(&found[0]).contains(&"request_unfinished"),
-        "{}",
-        found[0]
-    );
+    let flags = flags(&found[0]);
+    assert!(!flags.contains(&"request_unfinished"), "{flags:?}");
 }
 
 #[test]
@@ -126,10 +111,7 @@ fn content_that_the_server_did_not_want_is_not_waited_for() {
             assert_eq!(of("method"), ["POST", "GET", "GET"], "{framing}");
             assert_eq!(of("status")[1..], [200, 200]);
             let refused = &lines[0];
-            assert_eq!(
-                refused["request_last"], refused["request_first"],
-                "{refused}"
-            );
+            assert_json!(refused, {"request_last": refused["request_first"]});
             assert_eq!(flags(refused), [""; 0]);
         }
     }

@@ -18,17 +18,11 @@ fn captures_that_begin_or_end_in_the_midst_tell_what_they_can() {
             .filter(|packet| packet.payload.starts_with(b"GET"))
             .count();
         assert_eq!(found.len(), left, "from packet {skipped} on");
-        assert!(
-            found
-                .iter()
-                .all(|request| request["response"]["bytes"] == reply(4000).len()),
-            "{skipped} {found:?}"
-        );
-        assert!(
-            found
-                .iter()
-                .all(|request| request["client"] == "10.0.0.2:40000")
-        );
+        for request in &found {
+            assert_json!(request, {
+                "response": {"bytes": reply(4000).len()}, "client": "10.0.0.2:40000",
+            }, "{skipped}");
+        }
         assert_eq!(document["server"]["retransmitted"], 0);
     }
     for kept in 4..talk.packets.len() {
@@ -39,10 +33,7 @@ fn captures_that_begin_or_end_in_the_midst_tell_what_they_can() {
             .count();
         assert_eq!(found.len(), asked);
         let ended = (kept - 3) / 5 + usize::from((kept - 3) % 5 == 4);
-        assert_eq!(
-            document["each_request"]["total_ns"]["count"], ended,
-            "{kept}"
-        );
+        assert_json!(document, {"each_request": {"total_ns": {"count": ended}}}, "{kept}");
     }
 }
 
@@ -55,11 +46,8 @@ fn a_server_on_a_high_port_is_known_by_what_it_says() {
     for skipped in [0, 3, 4] {
         let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets[skipped..])]);
         assert_eq!(document["server"]["segments"], 1, "{skipped}");
-        assert!(
-            found
-                .iter()
-                .all(|request| request["client"] == "10.0.0.2:1024")
-        );
+        let mut clients = found.iter().map(|request| &request["client"]);
+        assert!(clients.all(|client| client == "10.0.0.2:1024"));
         assert_eq!(document["unasked"], u64::from(skipped == 4));
     }
 }
@@ -77,7 +65,7 @@ fn ports_are_used_again() {
             talk.finish();
         }
     }
-    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    let (document, found) = talk.trace_requests();
     assert_eq!(document["connections"], 3);
     let connections: Vec<_> = found
         .iter()
@@ -102,10 +90,7 @@ fn what_comes_after_the_first_fin_still_counts() {
     talk.client_acks();
     let found = requests(&talk);
     assert_eq!(found.len(), 1);
-    assert_eq!(
-        numbers(&found[0]["response"], ["segments", "retransmitted"]),
-        [2, 1]
-    );
+    assert_json!(found[0], {"response": {"segments": 2, "retransmitted": 1}});
     assert_eq!(flags(&found[0]), ["retransmitted"]);
     // The server closes first, as most do, and the client acknowledges before it does so too.
     let mut talk = Talk::begun();
@@ -128,10 +113,9 @@ fn a_request_may_come_with_the_syn() {
     talk.packets.last_mut().unwrap().sequence -= 1;
     talk.client_acks();
     talk.answer(reply(10));
-    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    let (document, found) = talk.trace_requests();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0]["request_first"], talk.packets[0].time);
-    assert_eq!(found[0]["status"], 200);
+    assert_json!(found[0], {"request_first": talk.packets[0].time, "status": 200});
     assert_eq!(document["client"]["retransmitted"], 0);
 }
 
@@ -156,14 +140,8 @@ fn an_old_packet_does_not_spoil_a_connection_of_the_same_ports() {
     next.client_acks();
     next.finish();
     talk.packets.extend(next.packets);
-    let (document, lines) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
-    assert_eq!(
-        numbers(
-            &document,
-            ["connections", "requests", "unanswered", "unasked"]
-        ),
-        [2, 2, 0, 0]
-    );
+    let (document, lines) = talk.trace_requests();
+    assert_json!(document, {"connections": 2, "requests": 2, "unanswered": 0, "unasked": 0});
     for side in ["client", "server"] {
         assert_eq!(document[side]["missed_bytes"], 0, "{side}");
         assert_eq!(document[side]["retransmitted"], 0, "{side}");
@@ -180,12 +158,8 @@ fn more_connections_than_are_followed_are_counted() {
     let mut file = pcap.header();
     let mut time = BEGIN;
     for number in 0..40_000_u32 {
-        let client = format!(
-            "10.{}.{}.2:{}",
-            number >> 16,
-            number >> 8 & 255,
-            1024 + (number & 255)
-        );
+        let (high, middle, port) = (number >> 16, number >> 8 & 255, 1024 + (number & 255));
+        let client = format!("10.{high}.{middle}.2:{port}");
         let mut talk = Talk::between(&client, "10.200.0.1:80");
         talk.handshake();
         talk.ask(GET);
@@ -197,9 +171,7 @@ fn more_connections_than_are_followed_are_counted() {
     }
     std::fs::write(&path, &file).unwrap();
     let document = document(&run(&["trace", "--json", path.to_str().unwrap()]));
-    assert_eq!(
-        numbers(&document, ["connections", "requests", "unanswered"]),
-        [40_000; 3]
-    );
-    assert_eq!(document["evicted"], 40_000 - 16_384);
+    assert_json!(document, {
+        "connections": 40_000, "requests": 40_000, "unanswered": 40_000, "evicted": 40_000 - 16_384,
+    });
 }

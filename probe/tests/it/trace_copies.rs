@@ -1,5 +1,6 @@
 //! `trace` tells packets that the capture saw twice from what was sent again.
 
+use crate::support::assert_warns;
 use crate::trace_support::*;
 
 #[test]
@@ -26,18 +27,10 @@ fn a_capture_of_two_interfaces_sees_all_twice() {
         .into_iter()
         .flat_map(|packet| [packet.clone(), packet])
         .collect();
-    let document = trace(&Pcap::default().file(&talk.packets));
+    let document = talk.trace();
     assert_eq!(server(&document), [14, 0, 0, 0, 8, 0]);
-    assert_eq!(
-        numbers(&document["client"], ["segments", "duplicates", "acks"]),
-        [2, 4, 2]
-    );
-    assert!(
-        document["warnings"][0]
-            .as_str()
-            .unwrap()
-            .contains("captured twice")
-    );
+    assert_json!(document, {"client": {"segments": 2, "duplicates": 4, "acks": 2}});
+    assert_warns(&document, "captured twice");
 }
 
 /// Over IPv6, and within a tick of the timestamps, it is what the other end lacks that tells what was sent again.
@@ -71,7 +64,7 @@ fn without_identifications_what_was_lacking_was_sent_again() {
             }
         }
         talk.client_acks();
-        let told = |talk: &Talk| server(&trace(&Pcap::default().file(&talk.packets)));
+        let told = |talk: &Talk| server(&talk.trace());
         assert_eq!(told(&talk), [9, 2, 0, 0, 0, 0], "{is_selective}");
 
         let twice = |packet: Packet| [packet.clone(), packet];
@@ -104,7 +97,7 @@ fn a_complaint_between_a_repeat_and_its_second_sight_says_nothing_of_them() {
         talk.client_sacks(at, &[(at + 1428, at + 4 * 1428)]);
         talk.wait(1_000_000);
         talk.client_acks();
-        let told = |talk: &Talk| server(&trace(&Pcap::default().file(&talk.packets)));
+        let told = |talk: &Talk| server(&talk.trace());
         assert_eq!(told(&talk), [8, 1, 0, 0, 0, 0], "{has_stamps}");
         talk.packets = twice(&talk, 3_000);
         for complaint in talk
@@ -143,11 +136,8 @@ fn a_syn_that_was_sent_again_makes_no_round_trip() {
         talk.wait(250_000_000);
         talk.resend(&lost);
         talk.client_acks();
-        let (document, lines) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
-        assert_eq!(
-            numbers(&document["server"], ["retransmitted", "reordered"]),
-            [1, 0]
-        );
+        let (document, lines) = talk.trace_requests();
+        assert_json!(document, {"server": {"retransmitted": 1, "reordered": 0}});
         assert_eq!(time(&lines[0], "syn"), BEGIN);
     }
 }

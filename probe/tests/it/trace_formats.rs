@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::FromRawFd;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,22 +28,12 @@ fn conversation() -> Talk {
 }
 
 fn assert_found(document: &serde_json::Value, how: &str) {
-    assert_eq!(document["requests"], 2, "{how}: {document}");
-    assert_eq!(
-        numbers(
-            &document["server"],
-            ["segments", "acks", "retransmitted", "reordered"]
-        ),
-        [6, 1, 0, 0],
-        "{how}"
-    );
-    assert_eq!(
-        numbers(&document["client"], ["segments", "acks"]),
-        [2, 3],
-        "{how}"
-    );
+    assert_json!(document, {
+        "requests": 2, "ignored": {},
+        "server": {"segments": 6, "acks": 1, "retransmitted": 0, "reordered": 0},
+        "client": {"segments": 2, "acks": 3},
+    }, "{how}");
     assert_eq!(document["captures"][0]["problem"], json!(null), "{how}");
-    assert_eq!(document["ignored"], json!({}), "{how}");
 }
 
 #[test]
@@ -83,9 +73,8 @@ fn ipv6_is_followed_like_ipv4() {
     talk.handshake();
     talk.ask(GET);
     talk.answer_in(&reply(4000), 1428);
-    let (document, requests) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
-    assert_eq!(document["server"]["segments"], 3);
-    assert_eq!(document["server"]["coalesced"], 0);
+    let (document, requests) = talk.trace_requests();
+    assert_json!(document, {"server": {"segments": 3, "coalesced": 0}});
     assert_eq!(requests[0]["client"], "[fd00::2]:40000");
 }
 
@@ -100,15 +89,8 @@ fn block(order: &Pcap, kind: u32, body: &[u8]) -> Vec<u8> {
 fn interface(order: &Pcap, link: u16, resolution: Option<u8>) -> Vec<u8> {
     let mut body = [order.u16(link), order.u16(0), order.u32(0)].concat();
     if let Some(code) = resolution {
-        body.extend(
-            [
-                order.u16(9),
-                order.u16(1),
-                vec![code, 0, 0, 0],
-                order.u32(0),
-            ]
-            .concat(),
-        );
+        let resolution = [order.u16(9), order.u16(1), vec![code, 0, 0, 0]];
+        body.extend([resolution.concat(), order.u32(0)].concat());
     }
     block(order, 1, &body)
 }
@@ -117,10 +99,7 @@ fn interface(order: &Pcap, link: u16, resolution: Option<u8>) -> Vec<u8> {
 fn pcapng_has_several_interfaces_with_clocks_of_their_own() {
     let talk = conversation();
     for is_big_endian in [false, true] {
-        let order = Pcap {
-            is_big_endian,
-            ..Pcap::default()
-        };
+        let order = Pcap::in_order(is_big_endian);
         let section = [
             order.u32(0x1a2b_3c4d),
             order.u16(1),
@@ -138,11 +117,10 @@ fn pcapng_has_several_interfaces_with_clocks_of_their_own() {
             let (interface, link, ticks) = match number % 3 {
                 0 => (0, Link::Ethernet, packet.time),
                 1 => (1, Link::Raw, packet.time / 1000),
-                _ => (
-                    2,
-                    Link::Cooked2,
-                    (u128::from(packet.time) * (1 << 30)).div_ceil(1_000_000_000) as u64,
-                ),
+                _ => {
+                    let ticks = (u128::from(packet.time) << 30).div_ceil(1_000_000_000);
+                    (2, Link::Cooked2, ticks as u64)
+                }
             };
             let frame = frame(packet, link);
             let length = order.u32(frame.len() as u32);
@@ -154,11 +132,9 @@ fn pcapng_has_several_interfaces_with_clocks_of_their_own() {
         let document = trace(&file);
         assert_found(&document, "pcapng");
         let capture = &document["captures"][0];
-        assert_eq!(
-            capture["links"],
-            json!(["Ethernet", "raw IP", "Linux cooked v2"])
-        );
-        assert_eq!(capture["first_ns"], BEGIN);
+        assert_json!(capture, {
+            "links": ["Ethernet", "raw IP", "Linux cooked v2"], "first_ns": BEGIN,
+        });
         // The handshake, across all three resolutions.
         assert_eq!(document["each_request"]["connect_ns"]["min"], 2 * STEP);
     }
@@ -168,33 +144,17 @@ fn pcapng_has_several_interfaces_with_clocks_of_their_own() {
 fn a_short_snap_length_still_tells_all_of_segments() {
     let talk = conversation();
     for snap in [54, 66, 96, 128] {
-        let document = trace(
-            &Pcap {
-                snap,
-                ..Pcap::default()
-            }
-            .file(&talk.packets),
-        );
-        let sides = [&document["client"], &document["server"]];
-        assert_eq!(
-            sides.map(|side| numbers(side, ["segments"])[0]),
-            [2, 6],
-            "{snap}"
-        );
-        assert_eq!(
-            sides.map(|side| numbers(side, ["payload_bytes"])[0]),
-            [2 * GET.len() as u64, 2 * reply(4000).len() as u64]
-        );
+        let document = trace(&Pcap::cut_at(snap).file(&talk.packets));
+        assert_json!(document, {
+            "client": {"segments": 2, "payload_bytes": 2 * GET.len()},
+            "server": {"segments": 6, "payload_bytes": 2 * reply(4000).len()},
+        }, "{snap}");
         // From the first bytes of a head on, requests are found as well, and when they ended.
         if snap >= 96 {
             assert_eq!(document["requests"], 2, "{snap}");
             assert_eq!(document["status"], json!({"2xx": 2}), "{snap}");
             let transfer = &document["each_request"]["transfer_ns"];
-            assert_eq!(
-                numbers(transfer, ["min", "max", "count"]),
-                [2 * STEP, 2 * STEP, 2],
-                "{snap}"
-            );
+            assert_json!(transfer, {"min": 2 * STEP, "max": 2 * STEP, "count": 2}, "{snap}");
         }
     }
 }
@@ -203,14 +163,11 @@ fn a_short_snap_length_still_tells_all_of_segments() {
 fn files_that_break_off_are_told_as_far_as_they_go() {
     let whole = Pcap::default().file(&conversation().packets);
     for length in [25, whole.len() / 2, whole.len() - 1] {
-        let (output, _directory) = run_trace(&[&whole[..length]], &[]);
+        let (output, _directory) = run_trace(&[&whole[..length]], "");
         let document = document(&output);
         assert_eq!(output.status.code(), Some(0));
         let problem = document["captures"][0]["problem"].as_str().unwrap();
-        assert!(
-            problem.contains("the file is cut within a packet"),
-            "{problem}"
-        );
+        assert!(problem.contains("is cut within a packet"), "{problem}");
         assert_eq!(document["warnings"].as_array().unwrap().len(), 1);
     }
     let mut damaged = whole.clone();
@@ -218,20 +175,15 @@ fn files_that_break_off_are_told_as_far_as_they_go() {
     let document = trace(&damaged);
     assert_eq!(document["packets"], 0);
     let problem = document["captures"][0]["problem"].as_str().unwrap();
-    assert!(
-        problem.contains("damaged") && problem.contains("byte 24"),
-        "{problem}"
-    );
+    assert!(problem.contains("damaged"), "{problem}");
+    assert!(problem.contains("byte 24"), "{problem}");
 }
 
 /// As where a machine goes down while it writes: the file has its length, and of its end nothing was written.
 #[test]
 fn zeros_at_the_end_are_no_packets() {
     for is_big_endian in [false, true] {
-        let pcap = Pcap {
-            is_big_endian,
-            ..Pcap::default()
-        };
+        let pcap = Pcap::in_order(is_big_endian);
         let packets = conversation().packets;
         let mut file = pcap.file(&packets);
         file.resize(file.len() + 4096, 0);
@@ -251,16 +203,12 @@ fn what_is_no_capture_is_a_document_and_an_error() {
         (b"GET / HTTP/1.1\r\n", "neither pcap nor pcapng"),
         (b"\x1f\x8b\x08\x00", "gunzip"),
     ] {
-        let (output, _directory) = run_trace(&[bytes], &[]);
+        let (output, _directory) = run_trace(&[bytes], "");
         assert_eq!(output.status.code(), Some(2));
         let document = document(&output);
         assert_eq!(document["packets"], 0);
-        assert!(
-            document["captures"][0]["problem"]
-                .as_str()
-                .unwrap()
-                .contains(why)
-        );
+        let problem = document["captures"][0]["problem"].as_str().unwrap();
+        assert!(problem.contains(why), "{problem}");
         let error = text(&output.stderr);
         assert!(error.contains(why) && error.lines().count() == 1, "{error}");
     }
@@ -311,71 +259,42 @@ fn some_untimed(packets: &[Packet], is_simple: impl Fn(usize) -> bool) -> Vec<u8
 #[test]
 fn times_that_are_not_there_are_null_and_said_to_be() {
     let packets = conversation().packets;
+    let events = "syn synack ack request_first request_last response_first response_last".words();
     for (untimed, absent) in [
-        (0..1, &["syn"][..]),
-        (2..3, &["ack"]),
-        (3..4, &["request_first", "request_last"]),
-        (4..5, &["response_first"]),
-        (
-            0..5,
-            &[
-                "syn",
-                "synack",
-                "ack",
-                "request_first",
-                "request_last",
-                "response_first",
-            ],
-        ),
+        (0..1, &events[..1]),
+        (2..3, &events[2..3]),
+        (3..4, &events[3..5]),
+        (4..5, &events[5..6]),
+        (0..5, &events[..6]),
     ] {
         let (document, lines) =
             trace_requests(&[&some_untimed(&packets, |number| untimed.contains(&number))]);
         assert_found(&document, &format!("{untimed:?}"));
         let capture = &document["captures"][0];
-        assert_eq!(capture["untimed_packets"], untimed.len());
-        assert_eq!(capture["backward_packets"], 0);
+        assert_json!(capture, {"untimed_packets": untimed.len(), "backward_packets": 0});
         let first = packets
             .iter()
             .enumerate()
             .find(|(number, _)| !untimed.contains(number));
         assert_eq!(capture["first_ns"], first.unwrap().1.time);
         assert_eq!(capture["last_ns"], packets.last().unwrap().time);
-        let events = [
-            "syn",
-            "synack",
-            "ack",
-            "request_first",
-            "request_last",
-            "response_first",
-            "response_last",
-        ];
-        for event in events {
-            assert_eq!(
-                lines[0][event].is_null(),
-                absent.contains(&event),
-                "{untimed:?}: {event}"
-            );
+        for event in &events {
+            let is_absent = lines[0][event].is_null();
+            assert_eq!(is_absent, absent.contains(event), "{untimed:?}: {event}");
         }
-        let connects = u64::from(!absent.iter().any(|event| ["syn", "ack"].contains(event)));
+        let connects = u64::from(!absent.iter().any(|event| event == "syn" || event == "ack"));
         assert_eq!(document["each_request"]["connect_ns"]["count"], connects);
-        let said = document["warnings"].to_string();
-        let which = format!(
-            "{} of {} packets without a time",
-            untimed.len(),
-            packets.len()
-        );
-        assert!(said.contains(&which) && said.contains("tcpdump"), "{said}");
+        let all = packets.len();
+        let which = format!("{} of {all} packets without a time", untimed.len());
+        assert_warns(&document, &which);
+        assert_warns(&document, "tcpdump");
     }
     let (document, lines) = trace_requests(&[&some_untimed(&packets, |_| true)]);
     assert_eq!(numbers(&document, ["requests", "unanswered"]), [2, 0]);
     assert_eq!(document["captures"][0]["first_ns"], json!(null));
     assert_eq!(document["each_request"]["total_ns"]["count"], 0);
     assert!(lines[1]["response_last"].is_null());
-    assert!(
-        document["warnings"]
-            .to_string()
-            .contains("its packets bear no times")
-    );
+    assert_warns(&document, "its packets bear no times");
     // The same of what a program without a clock wrote.
     let timeless: Vec<_> = packets
         .iter()
@@ -410,33 +329,17 @@ fn what_is_wrong_with_a_file_is_one_warning() {
     let turned = pcap.file(&[later, earlier].concat());
     let told = trace(&turned);
     assert!(told["captures"][0]["backward_packets"].as_u64() > Some(0));
-    assert!(
-        told["warnings"].to_string().contains("reordercap"),
-        "{told}"
-    );
+    assert_warns(&told, "reordercap");
     // Nothing behind the header but a hole of 4 GiB.
     let directory = Directory::new();
     let path = directory.join("sparse.pcap");
     fs::write(&path, &whole).unwrap();
-    File::options()
-        .write(true)
-        .open(&path)
-        .unwrap()
-        .set_len(4 << 30)
-        .unwrap();
-    let output = run(&["trace", "--json", path.to_str().unwrap()]);
-    let sparse = document(&output);
-    assert_eq!(sparse["packets"], packets.len());
-    assert_eq!(sparse["requests"], 2);
-    let said = sparse["warnings"].as_array().unwrap();
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(
-        said[0]
-            .as_str()
-            .unwrap()
-            .contains("zeros instead of a packet"),
-        "{said:?}"
-    );
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(4 << 30).unwrap();
+    let sparse = document(&run(&format!("trace --json {}", path.display())));
+    assert_json!(sparse, {"packets": packets.len(), "requests": 2});
+    assert_eq!(sparse["warnings"].as_array().unwrap().len(), 1);
+    assert_warns(&sparse, "zeros instead of a packet");
 }
 
 #[test]
@@ -446,10 +349,8 @@ fn people_are_told_what_is_no_capture_without_empty_tables() {
     fs::write(&path, b"nothing").unwrap();
     let output = run(&["trace", path.to_str().unwrap()]);
     let said = text(&output.stdout);
-    assert!(
-        said.contains("no capture") && !said.contains("sent by"),
-        "{said}"
-    );
+    assert!(said.contains("no capture"), "{said}");
+    assert!(!said.contains("sent by"), "{said}");
 }
 
 #[test]
@@ -460,20 +361,15 @@ fn two_captures_are_no_pipes() {
     let probe = env!("CARGO_BIN_EXE_nearmetal-probe");
     let trace = |files: &str| {
         let command = format!("cat {0} | {probe} trace {files}", path.display());
-        let shell = std::process::Command::new("sh")
-            .args(["-c", &command])
-            .output();
-        shell.unwrap()
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command]).output().unwrap()
     };
     // One of them can be: it is read once.
     assert_eq!(trace("/dev/stdin").status.code(), Some(0));
     let output = trace(&format!("/dev/stdin {}", path.display()));
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).contains("is a pipe"),
-        "{}",
-        text(&output.stderr)
-    );
+    let told = text(&output.stderr);
+    assert!(told.contains("is a pipe"), "{told}");
 }
 
 #[test]
@@ -509,15 +405,12 @@ fn foreign_packets_are_counted_by_name() {
         "ARP": 1, "LLDP": 1, "unknown EtherType 0x1234": 1, "UDP": 1, "IP fragment": 1,
         "headers cut by the snap length": 2, "neither IPv4 nor IPv6": 1, "shorter than its headers": 3,
     });
-    assert_eq!(document["ignored"], expected);
-    assert_eq!(document["requests"], 2);
+    assert_json!(document, {"ignored": expected, "requests": 2});
     let mut other = Pcap::default().header();
     other[20..24].copy_from_slice(&147_u32.to_le_bytes());
     other.extend(pcap.record(BEGIN, &[0; 60]));
-    assert_eq!(
-        trace(&other)["ignored"],
-        json!({"unknown link type 147": 1})
-    );
+    let ignored = json!({"unknown link type 147": 1});
+    assert_eq!(trace(&other)["ignored"], ignored);
 }
 
 #[test]
@@ -527,35 +420,28 @@ fn bad_arguments_are_one_line_and_exit_2() {
     fs::write(&capture, Pcap::default().header()).unwrap();
     let link = directory.join("b.pcap");
     fs::hard_link(&capture, &link).unwrap();
-    let (capture, link, folder) = (
-        capture.to_str().unwrap(),
-        link.to_str().unwrap(),
-        directory.path().to_str().unwrap(),
-    );
+    let [capture, link, folder] =
+        [&*capture, &link, directory.path()].map(|path| path.display().to_string());
     for (arguments, why) in [
-        (&["trace", "/nowhere.pcap"][..], "cannot open /nowhere.pcap"),
-        (&["trace", folder], "is a folder"),
-        (
-            &["trace", capture, "--requests", capture],
-            "name another file",
-        ),
-        (&["trace", capture, "--requests", link], "name another file"),
-        (
-            &["trace", capture, "--requests", "/nowhere/x"],
-            "cannot write /nowhere/x",
-        ),
-        (&["trace", capture, capture, capture], ""),
-        (&["trace"], "PCAP"),
+        ("/nowhere.pcap", "cannot open /nowhere.pcap"),
+        ("FOLDER", "is a folder"),
+        ("CAPTURE --requests CAPTURE", "name another file"),
+        ("CAPTURE --requests LINK", "name another file"),
+        ("CAPTURE --requests /nowhere/x", "cannot write /nowhere/x"),
+        ("CAPTURE CAPTURE CAPTURE", ""),
+        ("", "PCAP"),
     ] {
-        let output = run(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let arguments = arguments
+            .replace("CAPTURE", &capture)
+            .replace("LINK", &link)
+            .replace("FOLDER", &folder);
+        let output = run(&format!("trace {arguments}"));
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
         let error = text(&output.stderr);
-        assert!(
-            error.contains(why) && error.trim().lines().count() == 1,
-            "{error}"
-        );
+        assert!(error.contains(why), "{error}");
+        assert_eq!(error.trim().lines().count(), 1, "{error}");
     }
-    assert_eq!(run(&["trace", capture]).status.code(), Some(0));
+    assert_eq!(run(&format!("trace {capture}")).status.code(), Some(0));
 }
 
 #[test]
@@ -590,14 +476,10 @@ fn terminal() -> (File, PathBuf) {
         let descriptor = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
         assert!(descriptor >= 0 && libc::unlockpt(descriptor) == 0);
         let mut name = [0; 64];
-        assert_eq!(
-            libc::ptsname_r(descriptor, name.as_mut_ptr(), name.len()),
-            0
-        );
-        (
-            File::from_raw_fd(descriptor),
-            CStr::from_ptr(name.as_ptr()).to_owned(),
-        )
+        let named = libc::ptsname_r(descriptor, name.as_mut_ptr(), name.len());
+        assert_eq!(named, 0);
+        let name = CStr::from_ptr(name.as_ptr()).to_owned();
+        (File::from_raw_fd(descriptor), name)
     };
     (master, name.into_string().unwrap().into())
 }
@@ -618,10 +500,8 @@ fn two_captures_that_were_left_before_they_were_compared_tell_nothing() {
         .unwrap();
     let open = format!("/proc/{}/fd", child.id());
     let has_it = || {
-        fs::read_dir(&open)
-            .unwrap()
-            .flatten()
-            .any(|one| fs::read_link(one.path()).is_ok_and(|path| path == other))
+        let mut files = fs::read_dir(&open).unwrap().flatten();
+        files.any(|one| fs::read_link(one.path()).is_ok_and(|path| path == other))
     };
     eventually("it is opened", has_it);
     interrupt(&mut child);
@@ -630,10 +510,8 @@ fn two_captures_that_were_left_before_they_were_compared_tell_nothing() {
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(text(&output.stdout), "");
     let said = text(&output.stderr);
-    assert!(
-        said.contains("interrupted") && said.contains("nothing"),
-        "{said}"
-    );
+    assert!(said.contains("interrupted"), "{said}");
+    assert!(said.contains("nothing"), "{said}");
     assert_eq!(said.trim().lines().count(), 1, "{said}");
 }
 
@@ -680,10 +558,8 @@ fn what_is_there_but_not_followed_was_not_dropped() {
     assert!(said.contains("2 IP fragments"), "{said}");
     assert!(!said.contains("dropped"), "{said}");
     let said = warnings(&file(&[frame(lost, Link::Ethernet)], 40));
-    assert!(
-        said.contains("1 packet whose headers the snap length cut"),
-        "{said}"
-    );
+    assert!(said.contains("1 packet whose headers"), "{said}");
+    assert!(said.contains("the snap length cut"), "{said}");
     assert!(!said.contains("dropped"), "{said}");
     assert!(warnings(&pcap.file(&rest)).contains("the capture dropped packets"));
 }

@@ -1,7 +1,8 @@
 //! Two captures of one conversation, with a known network between them.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::support::assert_warns;
 use crate::trace_support::*;
 
 #[test]
@@ -16,29 +17,12 @@ fn time_is_divided_among_client_network_and_server() {
         assert_eq!(requests.len(), 5);
         for request in &requests {
             let joined = &request["joined"];
-            let parts = numbers(
-                joined,
-                [
-                    "client_ns",
-                    "network_ns",
-                    "server_ns",
-                    "transfer_ns",
-                    "total_ns",
-                ],
-            );
             // The server answers 5 ms after the request came to it, in three segments.
-            let server = 5_000_000 + STEP;
-            let transfer = 2 * STEP;
-            assert_eq!(
-                parts,
-                [
-                    0,
-                    2 * PLAIN.delay,
-                    server,
-                    transfer,
-                    2 * PLAIN.delay + server + transfer
-                ]
-            );
+            let (network, server, transfer) = (2 * PLAIN.delay, 5_000_000 + STEP, 2 * STEP);
+            assert_json!(joined, {
+                "client_ns": 0, "network_ns": network, "server_ns": server, "transfer_ns": transfer,
+                "total_ns": network + server + transfer,
+            });
             let [there, here] = [joined, request].map(|one| one["request_first"].as_u64().unwrap());
             assert_eq!(there.wrapping_sub(here) as i64, PLAIN.delay as i64 + ahead);
         }
@@ -53,43 +37,34 @@ fn time_is_divided_among_client_network_and_server() {
 #[test]
 fn the_order_of_the_files_does_not_matter() {
     let talk = conversation(5, 4000, 1448);
-    let [client, server] = ends(
-        &talk,
-        Network {
-            ahead: 777_000,
-            ..PLAIN
-        },
-    );
+    let ahead = 777_000;
+    let [client, server] = ends(&talk, Network { ahead, ..PLAIN });
     let (document, requests) = joined(&[server, client]);
     assert_eq!(document["joined"]["offset_ns"], -777_000);
-    assert_eq!(
-        (
-            &document["captures"][0]["end"],
-            &document["captures"][1]["end"]
-        ),
-        (&"server".into(), &"client".into())
-    );
+    assert_eq!(document["captures"][0]["end"], "server");
+    assert_eq!(document["captures"][1]["end"], "client");
     assert_eq!(requests[0]["joined"]["network_ns"], 2 * PLAIN.delay);
     assert_eq!(requests[0]["request_first"], talk.packets[3].time);
+}
+
+/// The number of the first full segment.
+fn first_full(packets: &[Packet]) -> usize {
+    let mut packets = packets.iter();
+    let is_full = |packet: &Packet| packet.payload.len() == 1448;
+    packets.position(is_full).unwrap()
 }
 
 #[test]
 fn what_was_lost_between_is_found() {
     let mut talk = conversation(3, 20_000, 1448);
-    let begin = talk
-        .packets
-        .iter()
-        .position(|packet| packet.payload.len() == 1448)
-        .unwrap();
+    let begin = first_full(&talk.packets);
     // Two segments of the first reply are lost, and sent again; and an acknowledgement.
     let ack = talk
         .packets
         .iter()
         .position(|packet| packet.payload.is_empty() && packet.time > BEGIN + 9_000_000)
         .unwrap();
-    let again: Vec<_> = [begin + 2, begin + 7]
-        .map(|at| talk.packets[at].clone())
-        .to_vec();
+    let again = [begin + 2, begin + 7].map(|at| talk.packets[at].clone());
     for packet in &again {
         talk.now = talk.packets[ack].time + 1_000_000;
         talk.resend(packet);
@@ -113,21 +88,14 @@ fn what_was_lost_between_is_found() {
 #[test]
 fn what_was_overtaken_between_is_found() {
     let talk = conversation(3, 40_000, 1448);
-    let begin = talk
-        .packets
-        .iter()
-        .position(|packet| packet.payload.len() == 1448)
-        .unwrap();
+    let begin = first_full(&talk.packets);
     let network = Network {
         late: &[begin + 1, begin + 5],
         ..PLAIN
     };
     let (document, requests) = joined(&ends(&talk, network));
     assert_eq!(fates(&document, "back"), [0, 0, 2, 0, 0, 0]);
-    assert_eq!(
-        numbers(&document["server"], ["reordered", "retransmitted"]),
-        [2, 0]
-    );
+    assert_json!(document, {"server": {"reordered": 2, "retransmitted": 0}});
     assert_eq!(requests[0]["joined"]["response_reordered"], 2);
     assert_eq!(requests[1]["joined"]["response_reordered"], 0);
 }
@@ -219,10 +187,8 @@ fn what_the_network_doubles_is_known_again_when_it_comes_late() {
     client.extend_from_slice(&copies);
     client.sort_by_key(|packet| packet.time);
     let (document, _) = joined(&[client, server]);
-    assert_eq!(
-        fates(&document, "back"),
-        [0, 0, 0, 0, copies.len() as u64, 0]
-    );
+    let doubled = copies.len() as u64;
+    assert_eq!(fates(&document, "back"), [0, 0, 0, 0, doubled, 0]);
     assert_eq!(document["joined"]["back"]["unsettled"], 0);
 }
 
@@ -236,8 +202,7 @@ fn replies_to_no_request_are_not_paired() {
     talk.finish();
     let (document, requests) = joined(&ends(&talk, PLAIN));
     assert_eq!((requests.len(), document["unasked"].as_u64()), (2, Some(1)));
-    assert_eq!(document["joined"]["requests"], 2);
-    assert_eq!(document["joined"]["each_request"]["total_ns"]["count"], 2);
+    assert_json!(document, {"joined": {"requests": 2, "each_request": {"total_ns": {"count": 2}}}});
 }
 
 #[test]
@@ -254,20 +219,14 @@ fn what_is_seen_at_one_end_alone_is_counted() {
     assert!((3..6).contains(&pairs), "{pairs}");
     // Nothing outside of the time that both were there is called lost.
     let (document, _) = joined(&[client.clone(), server[12..server.len() - 8].to_vec()]);
-    assert_eq!(
-        fates(&document, "back")[0] + fates(&document, "there")[0],
-        0
-    );
+    let lost = ["there", "back"].map(|way| fates(&document, way)[0]);
+    assert_eq!(lost, [0, 0]);
     // Of other traffic, nothing can be joined.
     let mut other = Talk::between("10.0.0.9:40000", "10.0.0.8:80");
     other.handshake();
     let (document, requests) = joined(&[client, other.packets]);
     assert!(document["joined"].is_null());
-    assert!(
-        document["warnings"]
-            .to_string()
-            .contains("no TCP packet in common")
-    );
+    assert_warns(&document, "no TCP packet in common");
     assert!(document["captures"][0]["end"].is_null());
     assert_eq!(requests.len(), 6);
 }
@@ -329,10 +288,8 @@ fn a_server_of_several_clients_is_joined_with_each_of_them() {
             assert_eq!(document[part], alone[part], "{part} of client {number}");
         }
         let others = server.len() - own.len();
-        assert_eq!(
-            document["ignored"],
-            serde_json::json!({ "of hosts that the other capture does not have": others })
-        );
+        let ignored = json!({"of hosts that the other capture does not have": others});
+        assert_eq!(document["ignored"], ignored);
     }
 }
 
@@ -382,9 +339,5 @@ fn connections_that_find_no_room_are_left_out_whole() {
     let unfollowed = document["joined"]["unfollowed_packets"].as_u64();
     assert_eq!(unfollowed, Some(2 * (all - told)), "at both ends");
     assert!(told < all);
-    let warnings = document["warnings"].to_string();
-    assert!(
-        warnings.contains("not followed from one capture"),
-        "{warnings}"
-    );
+    assert_warns(&document, "not followed from one capture");
 }

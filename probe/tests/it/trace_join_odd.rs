@@ -185,10 +185,7 @@ fn copies_whose_options_were_cut_are_copies() {
     });
     let left = |ends: &[Vec<Packet>; 2]| {
         // So many bytes have a part of the timestamps.
-        let cut = Pcap {
-            snap: 64,
-            ..Pcap::default()
-        };
+        let cut = Pcap::cut_at(64);
         let [client, server] = ends.each_ref().map(|packets| cut.file(packets));
         let (document, _) = trace_requests(&[&client, &server]);
         ["there", "back"]
@@ -234,15 +231,9 @@ fn captures_of_unlike_snap_lengths_are_joined() {
     let talk = conversation(5, 4000, 1448);
     let [client, server] = losing(&talk);
     let client = Pcap::default().file(&client);
-    let short = Pcap {
-        snap: 64,
-        ..Pcap::default()
-    };
+    let short = Pcap::cut_at(64);
     let (document, _) = trace_requests(&[&client, &short.file(&server)]);
-    assert_eq!(
-        document["joined"]["compared"],
-        talk.packets.len() as u64 - 2
-    );
+    assert_json!(document, {"joined": {"compared": talk.packets.len() as u64 - 2}});
     assert!(is_half_a_round_trip(&document), "{document}");
     assert_eq!(lost(&document), [2, 0, 0]);
 }

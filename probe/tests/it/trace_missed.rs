@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::support::assert_warns;
 use crate::trace_support::*;
 
 /// Requests that all have responses of their own, told by their status.
@@ -54,10 +55,8 @@ fn check(talk: &Talk, request: &Value, begin: u64, context: &str) {
     let asked = talk.packets.iter().find(|packet| packet.time == begin);
     let number = number(asked.unwrap()).unwrap();
     let context = format!("{context}: {number} {request}");
-    assert!(
-        !flags(request).contains(&"pipelined"),
-        "{context}: nothing was pipelined"
-    );
+    let is_pipelined = flags(request).contains(&"pipelined");
+    assert!(!is_pipelined, "{context}: nothing was pipelined");
     if request["status"].is_null() {
         return;
     }
@@ -110,19 +109,12 @@ fn a_capture_of_one_direction_says_what_it_lacks() {
     let server = talk.server.address;
     talk.packets.retain(|packet| packet.source != server);
     let document = talk.trace();
-    assert_eq!(document["requests"], REQUESTS);
-    assert_eq!(document["unanswered"], REQUESTS);
+    assert_json!(document, {"requests": REQUESTS, "unanswered": REQUESTS});
     let replies = (0..REQUESTS).map(|one| reply_of(status(one), 500 * usize::from(one)).len());
-    assert_eq!(
-        document["server"]["missed_bytes"],
-        replies.sum::<usize>() as u64 + 1,
-        "the number of the FIN as well"
-    );
-    let warnings = document["warnings"].to_string();
-    assert!(
-        warnings.contains("acknowledged but not captured"),
-        "{warnings}"
-    );
+    // The number of the FIN as well.
+    let missed = replies.sum::<usize>() + 1;
+    assert_eq!(document["server"]["missed_bytes"], missed);
+    assert_warns(&document, "acknowledged but not captured");
 }
 
 #[test]
@@ -138,7 +130,7 @@ fn clients_that_pipeline_are_left_in_peace() {
     }
     talk.ask(GET);
     talk.answer(reply_of(status(4), 10));
-    let (_, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    let (_, found) = talk.trace_requests();
     let told: Vec<_> = found.iter().map(|request| &request["status"]).collect();
     assert_eq!(told, [210, 211, 212, 213, 214]);
 }
@@ -148,11 +140,8 @@ fn an_unfinished_response_has_the_bytes_that_were_seen() {
     let mut talk = Talk::begun();
     talk.ask(GET);
     talk.answer_in(&reply(5000)[..2800], 1400);
-    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
-    assert_eq!(
-        numbers(&found[0]["response"], ["bytes", "segments"]),
-        [2800, 2]
-    );
+    let (document, found) = talk.trace_requests();
+    assert_json!(found[0], {"response": {"bytes": 2800, "segments": 2}});
     assert_eq!(flags(&found[0]), ["unfinished"]);
     assert!(found[0]["response_last"].is_null());
     assert_eq!(document["each_request"]["response_bytes"]["max"], 2800);
@@ -161,10 +150,7 @@ fn an_unfinished_response_has_the_bytes_that_were_seen() {
 #[test]
 fn requests_whose_heads_are_cut_keep_their_times_whatever_the_capture_missed() {
     let talk = talk();
-    let pcap = Pcap {
-        snap: 96,
-        ..Pcap::default()
-    };
+    let pcap = Pcap::cut_at(96);
     for missed in 1..8 {
         for at in 3..talk.packets.len() - missed {
             let mut packets = talk.packets.clone();
@@ -241,18 +227,11 @@ fn what_the_capture_missed_is_said() {
     talk.packets.remove(begin + 2);
     let document = talk.trace();
     assert_eq!(server(&document), [12, 0, 0, 0, 0, 0]);
-    assert_eq!(document["server"]["missed_bytes"], 2 * 1448);
-    assert_eq!(numbers(&document, ["requests", "unanswered"]), [2, 0]);
-    assert_eq!(
-        numbers(&document["each_request"]["total_ns"], ["count"]),
-        [2]
-    );
-    assert!(
-        document["warnings"][0]
-            .as_str()
-            .unwrap()
-            .contains("not captured")
-    );
+    assert_json!(document, {
+        "server": {"missed_bytes": 2 * 1448}, "requests": 2, "unanswered": 0,
+        "each_request": {"total_ns": {"count": 2}},
+    });
+    assert_warns(&document, "not captured");
 }
 
 /// What was not captured is not told as nothing.
@@ -264,10 +243,7 @@ fn options_and_payload_that_are_cut_off_are_said_to_be_unknown() {
     talk.client_sacks(hole, &[(hole + 1448, hole + 2896)]);
     talk.finish();
     let seen = |snap| {
-        let pcap = Pcap {
-            snap,
-            ..Pcap::default()
-        };
+        let pcap = Pcap::cut_at(snap);
         let document = trace(&pcap.file(&talk.packets));
         let warnings = document["warnings"].to_string();
         let told = (

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::support::assert_warns;
 use crate::trace_support::*;
+use Over::{Ip, Udp};
 
 /// A packet as the last one of this end, with these numbers.
 fn stray(talk: &mut Talk, from_server: bool, flags: u8, numbers: (u32, u32)) {
@@ -36,18 +38,11 @@ fn exchange(talk: &mut Talk) {
 }
 
 fn assert_one_exchange(document: &Value, context: &str) {
-    assert_eq!(
-        numbers(document, ["requests", "unanswered", "unasked"]),
-        [1, 0, 0],
-        "{context}: {document}"
-    );
+    assert_json!(document, {"requests": 1, "unanswered": 0, "unasked": 0}, "{context}: {document}");
     for side in ["client", "server"] {
-        let counted = ["missed_bytes", "retransmitted", "duplicates", "reordered"];
-        assert_eq!(
-            numbers(&document[side], counted),
-            [0; 4],
-            "{context}, {side}"
-        );
+        assert_json!(document[side], {
+            "missed_bytes": 0, "retransmitted": 0, "duplicates": 0, "reordered": 0,
+        }, "{context}, {side}");
     }
     assert_eq!(document["warnings"], json!([]), "{context}");
 }
@@ -67,7 +62,7 @@ fn a_server_that_remembers_another_connection_says_nothing_of_this_one() {
         ask_twice(&mut talk, answer, numbers);
         exchange(&mut talk);
         talk.finish();
-        let (document, lines) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+        let (document, lines) = talk.trace_requests();
         assert_one_exchange(&document, context);
         assert_eq!(document["connections"], 1, "{context}");
         assert_eq!(lines[0]["syn"], talk.packets[0].time, "{context}");
@@ -101,10 +96,7 @@ fn ports_are_asked_for_again_until_the_server_has_forgotten() {
     exchange(&mut talk);
     exchange(&mut talk);
     let document = talk.trace();
-    assert_eq!(
-        numbers(&document, ["connections", "requests", "unanswered"]),
-        [5, 3, 0]
-    );
+    assert_json!(document, {"connections": 5, "requests": 3, "unanswered": 0});
     for side in ["client", "server"] {
         assert_eq!(document[side]["missed_bytes"], 0, "{side}");
     }
@@ -118,15 +110,13 @@ fn what_answers_a_syn_is_believed() {
     exchange(&mut talk);
     talk.packets.remove(1);
     let document = talk.trace();
-    assert_eq!(numbers(&document, ["requests", "unanswered"]), [1, 0]);
-    assert_eq!(document["server"]["segments"], 1);
+    assert_json!(document, {"requests": 1, "unanswered": 0, "server": {"segments": 1}});
     let mut refused = Talk::begun();
     refused.packets.truncate(1);
     let asked = refused.packets[0].sequence;
     stray(&mut refused, true, RST | ACK, (0, asked.wrapping_add(1)));
     let document = refused.trace();
-    assert_eq!(document["server"]["resets"], 1);
-    assert_eq!(document["protocols"]["nothing"], 1);
+    assert_json!(document, {"server": {"resets": 1}, "protocols": {"nothing": 1}});
     // Lost on its way, and more of it than was captured.
     let mut dropped = Talk::begun();
     exchange(&mut dropped);
@@ -147,8 +137,7 @@ fn both_ends_may_ask_for_a_connection_at_once() {
     let document = talk.trace();
     assert_eq!(numbers(&document, ["requests", "unasked"]), [0, 1]);
     assert_eq!(server(&document), [4, 0, 0, 0, 0, 0]);
-    assert_eq!(document["server"]["missed_bytes"], 0);
-    assert_eq!(document["client"]["missed_bytes"], GET.len());
+    assert_json!(document, {"server": {"missed_bytes": 0}, "client": {"missed_bytes": GET.len()}});
 }
 
 #[test]
@@ -211,19 +200,11 @@ fn packets_before_and_behind_nat_are_said_to_be_the_same() {
         let mut talk = Talk::begun();
         exchange(&mut talk);
         talk.finish();
-        let link = Link::Cooked2;
-        let pcap = Pcap {
-            link,
-            ..Pcap::default()
-        };
+        let pcap = Pcap::of_link(Link::Cooked2);
         let document = trace(&pcap.file(&rewritten(&talk, server, client, 8_000)));
         assert_eq!(document["captures"][0]["rewritten_connections"], 1);
-        let said = document["warnings"].to_string();
-        assert!(
-            said.contains("1 connection was captured under two addresses"),
-            "{said}"
-        );
-        assert!(said.contains("tcpdump -i"), "{said}");
+        assert_warns(&document, "1 connection was captured under two addresses");
+        assert_warns(&document, "tcpdump -i");
         // Long after, it is another one that happens to begin alike.
         let document = trace(&pcap.file(&rewritten(&talk, server, client, 90_000_000_000)));
         assert_eq!(document["captures"][0]["rewritten_connections"], 0);
@@ -249,20 +230,13 @@ fn request_lines_are_read_as_servers_take_them() {
             talk.client_acks();
         }
         talk.finish();
-        let (document, lines) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
-        assert_eq!(
-            numbers(&document, ["requests", "unanswered"]),
-            [2, 0],
-            "{line}"
-        );
+        let (document, lines) = talk.trace_requests();
+        assert_json!(document, {"requests": 2, "unanswered": 0}, "{line}");
         assert_eq!(lines[1]["status"], 200, "{line}");
         assert_eq!(lines[1]["method"], line.split_whitespace().next().unwrap());
         assert!(lines[1]["target"].as_str().unwrap().contains('/'), "{line}");
         // And where the capture cuts them, unless an empty line hides them there.
-        let cut = Pcap {
-            snap: 66 + 24,
-            ..Pcap::default()
-        };
+        let cut = Pcap::cut_at(66 + 24);
         let found = trace(&cut.file(&talk.packets))["requests"].as_u64();
         assert!(found == Some(2) || line.starts_with('\r'), "{line}");
     }
@@ -280,8 +254,7 @@ fn words_in_capitals_are_no_requests() {
         talk.packets.drain(..3);
         let alone = talk.trace();
         for document in [whole, alone] {
-            assert_eq!(document["requests"], 0, "{word}");
-            assert_eq!(document["protocols"]["other"], 1, "{word}");
+            assert_json!(document, {"requests": 0, "protocols": {"other": 1}}, "{word}");
         }
     }
     // Nor are those that a method may begin with, unless it goes on.
@@ -298,12 +271,9 @@ fn words_in_capitals_are_no_requests() {
         }
         talk.finish();
         let document = talk.trace();
-        assert_eq!(
-            numbers(&document, ["requests", "unasked"]),
-            [0, 0],
-            "{words:?}"
-        );
-        assert_eq!(document["protocols"]["other"], 1, "{words:?}");
+        assert_json!(document, {
+            "requests": 0, "unasked": 0, "protocols": {"other": 1},
+        }, "{words:?}");
     }
     // Of a long one that goes on, nothing is known.
     let mut talk = Talk::begun();
@@ -348,13 +318,9 @@ fn behind_what_a_proxy_says_of_its_client_requests_are_found() {
             talk.ask(GET);
             talk.answer(reply(5));
             talk.client_acks();
-            let (document, lines) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
-            assert_eq!(
-                numbers(&document, ["requests", "unanswered", "unasked"]),
-                [2, 0, 0]
-            );
-            assert_eq!(lines[0]["request"]["bytes"], GET.len());
-            assert_eq!(lines[0]["status"], 200);
+            let (document, lines) = talk.trace_requests();
+            assert_json!(document, {"requests": 2, "unanswered": 0, "unasked": 0});
+            assert_json!(lines[0], {"request": {"bytes": GET.len()}, "status": 200});
         }
         let mut talk = Talk::begun();
         talk.ask([preface, b"\x16\x03\x01\x00\xa5\x01"].concat());
@@ -389,22 +355,33 @@ fn outer(is_v6: bool, protocol: u8, payload: &[u8]) -> Vec<u8> {
     [header, payload.to_vec()].concat()
 }
 
-fn udp(port: u16, header: &[u8], inner: &[u8]) -> Vec<u8> {
-    let length = (8 + header.len() + inner.len()) as u16;
+fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+    let length = (8 + payload.len()) as u16;
     let head = [50_000, port, length, 0].map(u16::to_be_bytes).concat();
-    [&head[..], header, inner].concat()
+    [&head[..], payload].concat()
+}
+
+/// How a tunnel carries its packets.
+#[derive(Clone, Copy)]
+enum Over {
+    Udp(u16),
+    Ip(u8),
+}
+
+/// A packet in such a tunnel, behind the tunnel's header.
+fn pack(is_v6: bool, over: Over, header: &[u8], inner: &[u8]) -> Vec<u8> {
+    let payload = [header, inner].concat();
+    match over {
+        Over::Udp(port) => outer(is_v6, 17, &udp(port, &payload)),
+        Over::Ip(protocol) => outer(is_v6, protocol, &payload),
+    }
 }
 
 /// A conversation in packets that a tunnel made of frames on such a link, as raw IP.
 fn tunnelled(talk: &Talk, link: Link, pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
-    let pcap = Pcap {
-        link: Link::Raw,
-        ..Pcap::default()
-    };
-    let records = talk
-        .packets
-        .iter()
-        .flat_map(|packet| pcap.record(packet.time, &pack(&frame(packet, link))));
+    let pcap = Pcap::of_link(Link::Raw);
+    let packets = talk.packets.iter();
+    let records = packets.flat_map(|one| pcap.record(one.time, &pack(&frame(one, link))));
     pcap.header().into_iter().chain(records).collect()
 }
 
@@ -413,91 +390,44 @@ fn exchanges_within_tunnels_are_found() {
     let mut talk = Talk::begun();
     exchange(&mut talk);
     talk.finish();
-    let vxlan = [8, 0, 0, 0, 0, 0, 42, 0];
-    let geneve = [2, 0, 0x65, 0x58, 0, 0, 42, 0, 1, 2, 3, 1, 9, 9, 9, 9];
     let gre =
         |flags: u8, kind: u16, more: &[u8]| [&[flags, 0][..], &kind.to_be_bytes(), more].concat();
+    let vxlan = [8, 0, 0, 0, 0, 0, 42, 0];
+    let gpe = [0x0c, 0, 0, 1, 0, 0, 42, 0];
+    let geneve = [2, 0, 0x65, 0x58, 0, 0, 42, 0, 1, 2, 3, 1, 9, 9, 9, 9];
+    let whole_gre = gre(0xb0, 0x0800, &[7; 12]);
+    let nvgre = gre(0x20, 0x6558, &[7; 4]);
+    let erspan = gre(0x10, 0x88be, &[7; 12]);
     for is_v6 in [false, true] {
-        let ip = |protocol: u8, header: &[u8], inner: &[u8]| {
-            outer(is_v6, protocol, &[header, inner].concat())
-        };
-        let files = [
-            (
-                "VXLAN",
-                tunnelled(&talk, Link::Ethernet, |frame| {
-                    outer(is_v6, 17, &udp(4789, &vxlan, frame))
-                }),
-            ),
-            (
-                "Linux's VXLAN",
-                tunnelled(&talk, Link::Vlan, |frame| {
-                    outer(is_v6, 17, &udp(8472, &vxlan, frame))
-                }),
-            ),
-            (
-                "VXLAN-GPE",
-                tunnelled(&talk, Link::Raw, |inner| {
-                    outer(is_v6, 17, &udp(4790, &[0x0c, 0, 0, 1, 0, 0, 42, 0], inner))
-                }),
-            ),
-            (
-                "GENEVE",
-                tunnelled(&talk, Link::Ethernet, |frame| {
-                    outer(is_v6, 17, &udp(6081, &geneve, frame))
-                }),
-            ),
-            (
-                "GRE",
-                tunnelled(&talk, Link::Raw, |inner| {
-                    ip(47, &gre(0, 0x0800, &[]), inner)
-                }),
-            ),
-            (
-                "GRE with all fields",
-                tunnelled(&talk, Link::Raw, |inner| {
-                    ip(47, &gre(0xb0, 0x0800, &[7; 12]), inner)
-                }),
-            ),
-            (
-                "NVGRE",
-                tunnelled(&talk, Link::Ethernet, |frame| {
-                    ip(47, &gre(0x20, 0x6558, &[7; 4]), frame)
-                }),
-            ),
-            (
-                "ERSPAN",
-                tunnelled(&talk, Link::Ethernet, |frame| {
-                    ip(47, &gre(0x10, 0x88be, &[7; 12]), frame)
-                }),
-            ),
+        for (name, link, over, header) in [
+            ("VXLAN", Link::Ethernet, Udp(4789), &vxlan[..]),
+            ("Linux's VXLAN", Link::Vlan, Udp(8472), &vxlan),
+            ("VXLAN-GPE", Link::Raw, Udp(4790), &gpe),
+            ("GENEVE", Link::Ethernet, Udp(6081), &geneve),
+            ("GRE", Link::Raw, Ip(47), &gre(0, 0x0800, &[])),
+            ("GRE with all fields", Link::Raw, Ip(47), &whole_gre),
+            ("NVGRE", Link::Ethernet, Ip(47), &nvgre),
+            ("ERSPAN", Link::Ethernet, Ip(47), &erspan),
             (
                 "ERSPAN type I",
-                tunnelled(&talk, Link::Ethernet, |frame| {
-                    ip(47, &gre(0, 0x88be, &[]), frame)
-                }),
+                Link::Ethernet,
+                Ip(47),
+                &gre(0, 0x88be, &[]),
             ),
-            (
-                "IP in IP",
-                tunnelled(&talk, Link::Raw, |inner| ip(4, &[], inner)),
-            ),
-            (
-                "two",
-                tunnelled(&talk, Link::Ethernet, |frame| {
-                    ip(
-                        47,
-                        &gre(0, 0x0800, &[]),
-                        &outer(false, 17, &udp(4789, &vxlan, frame)),
-                    )
-                }),
-            ),
-        ];
-        for (name, file) in files {
+            ("IP in IP", Link::Raw, Ip(4), &[]),
+        ] {
+            let file = tunnelled(&talk, link, |inner| pack(is_v6, over, header, inner));
             let document = trace(&file);
             assert_one_exchange(&document, name);
-            assert_eq!(document["connections"], 1, "{name}");
-            assert_eq!(document["ignored"], json!({}), "{name}");
+            assert_json!(document, {"connections": 1, "ignored": {}}, "{name}");
         }
     }
+    // Of two, one within the other.
+    let file = tunnelled(&talk, Link::Ethernet, |frame| {
+        let inner = pack(false, Udp(4789), &vxlan, frame);
+        pack(true, Ip(47), &gre(0, 0x0800, &[]), &inner)
+    });
+    assert_one_exchange(&trace(&file), "two");
     // Of IPv6 in IPv4 too.
     let mut talk = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
     talk.handshake();
@@ -511,80 +441,40 @@ fn tunnels_that_are_not_followed_are_named_with_the_remedy() {
     let mut talk = Talk::begun();
     exchange(&mut talk);
     let count = talk.packets.len();
-    for (name, pack) in [
-        (
-            "ESP",
-            (|_: &[u8]| outer(false, 50, &[7; 60])) as fn(&[u8]) -> Vec<u8>,
-        ),
-        ("GTP", |inner| {
-            outer(
-                false,
-                17,
-                &udp(2152, &[0x30, 0xff, 0, 0, 0, 0, 0, 1], inner),
-            )
-        }),
-        ("WireGuard", |_| {
-            outer(false, 17, &udp(51820, &[4; 8], &[7; 60]))
-        }),
-        ("GRE", |inner| {
-            outer(
-                false,
-                47,
-                &[&[0, 1, 0x88, 0x0b, 0, 0, 0, 0], inner].concat(),
-            )
-        }),
-        ("GENEVE", |inner| {
-            outer(
-                false,
-                17,
-                &udp(6081, &[0, 0, 0x88, 0x47, 0, 0, 1, 0], inner),
-            )
-        }),
+    for (name, over, header) in [
+        ("ESP", Ip(50), &[7; 60][..]),
+        ("GTP", Udp(2152), &[0x30, 0xff, 0, 0, 0, 0, 0, 1]),
+        ("WireGuard", Udp(51820), &[4; 8]),
+        ("GRE", Ip(47), &[0, 1, 0x88, 0x0b, 0, 0, 0, 0]),
+        ("GENEVE", Udp(6081), &[0, 0, 0x88, 0x47, 0, 0, 1, 0]),
     ] {
-        let document = trace(&tunnelled(&talk, Link::Raw, pack));
+        let file = tunnelled(&talk, Link::Raw, |inner| pack(false, over, header, inner));
+        let document = trace(&file);
         assert_eq!(document["ignored"], json!({name: count}));
-        let said = document["warnings"].to_string();
-        assert!(
-            said.contains(&format!("{count} packets of {name}")),
-            "{said}"
-        );
-        assert!(
-            said.contains("Capture where packets have left them"),
-            "{said}"
-        );
+        assert_warns(&document, &format!("{count} packets of {name}"));
+        assert_warns(&document, "Capture where packets have left them");
     }
     // What is no tunnel but has its port is UDP; what lies deeper than anybody packs it is not dug for.
     let plain = tunnelled(&talk, Link::Raw, |inner| {
-        outer(false, 17, &udp(4789, &[0; 8], inner))
+        pack(false, Udp(4789), &[0; 8], inner)
     });
     assert_eq!(trace(&plain)["ignored"], json!({"UDP": count}));
     let deep = tunnelled(&talk, Link::Raw, |inner| {
         (0..50).fold(inner.to_vec(), |inner, _| outer(false, 4, &inner))
     });
-    assert_eq!(
-        trace(&deep)["ignored"],
-        json!({"tunnels within tunnels": count})
-    );
+    let ignored = json!({"tunnels within tunnels": count});
+    assert_eq!(trace(&deep)["ignored"], ignored);
     // Cut within the tunnel's header.
     let pcap = Pcap {
         link: Link::Raw,
         snap: 40,
         ..Pcap::default()
     };
-    let vxlan = outer(
-        false,
-        17,
-        &udp(
-            4789,
-            &[8, 0, 0, 0, 0, 0, 42, 0],
-            &frame(&talk.packets[0], Link::Ethernet),
-        ),
-    );
+    let inner = frame(&talk.packets[0], Link::Ethernet);
+    let vxlan = pack(false, Udp(4789), &[8, 0, 0, 0, 0, 0, 42, 0], &inner);
     let file = [pcap.header(), pcap.record(BEGIN, &vxlan)].concat();
-    assert_eq!(
-        trace(&file)["ignored"],
-        json!({"headers cut by the snap length": 1})
-    );
+    let ignored = json!({"headers cut by the snap length": 1});
+    assert_eq!(trace(&file)["ignored"], ignored);
 }
 
 #[test]
@@ -592,10 +482,7 @@ fn a_fragment_that_is_the_whole_packet_is_followed() {
     let mut talk = Talk::between("[2001:db8::2]:40000", "[2001:db8::1]:80");
     talk.handshake();
     exchange(&mut talk);
-    let pcap = Pcap {
-        link: Link::Raw,
-        ..Pcap::default()
-    };
+    let pcap = Pcap::of_link(Link::Raw);
     let file = |place: u16| {
         let records = talk.packets.iter().flat_map(|packet| {
             let mut whole = frame(packet, Link::Raw);
@@ -606,18 +493,12 @@ fn a_fragment_that_is_the_whole_packet_is_followed() {
             whole.splice(40..40, [6, 0, high, low, 0, 0, 0, 9]);
             pcap.record(packet.time, &whole)
         });
-        pcap.header()
-            .into_iter()
-            .chain(records)
-            .collect::<Vec<u8>>()
+        [pcap.header(), records.collect()].concat()
     };
     assert_one_exchange(&trace(&file(0)), "atomic");
     assert_one_exchange(&trace(&file(6)), "reserved bits");
     for place in [1, 8] {
-        let document = trace(&file(place));
-        assert_eq!(
-            document["ignored"],
-            json!({"IP fragment": talk.packets.len()})
-        );
+        let ignored = json!({"IP fragment": talk.packets.len()});
+        assert_eq!(trace(&file(place))["ignored"], ignored);
     }
 }

@@ -28,17 +28,13 @@ fn parts_that_were_put_together_the_wrong_way_round_are_noticed() {
     let packets = conversation().packets;
     let (first, second) = packets.split_at(20);
     for is_big_endian in [false, true] {
-        let pcap = Pcap {
-            is_big_endian,
-            ..Pcap::default()
-        };
+        let pcap = Pcap::in_order(is_big_endian);
         let document = trace(&pcap.file(&[second, first].concat()));
         let capture = &document["captures"][0];
         assert_eq!(capture["first_ns"], BEGIN);
         assert_eq!(capture["last_ns"], packets[packets.len() - 1].time);
         assert_eq!(capture["backward_packets"], 1);
-        let warnings = document["warnings"].to_string();
-        assert!(warnings.contains("reordercap IN OUT"), "{warnings}");
+        assert_warns(&document, "reordercap IN OUT");
     }
 }
 
@@ -60,8 +56,7 @@ fn a_step_back_that_no_two_cpus_make_is_told() {
     packets[4].time = packets[3].time - 1_000_001;
     let document = trace(&Pcap::default().file(&packets));
     assert_eq!(document["captures"][0]["backward_packets"], 1);
-    let warnings = document["warnings"].to_string();
-    assert!(warnings.contains("by more than 1 ms"), "{warnings}");
+    assert_warns(&document, "by more than 1 ms");
 }
 
 #[test]
@@ -87,10 +82,8 @@ fn one_packet_of_an_earlier_time_is_noticed() {
     packets[3].time = earliest;
     let document = trace(&Pcap::default().file(&packets));
     let capture = &document["captures"][0];
-    assert_eq!(capture["backward_packets"], 1);
-    assert_eq!(capture["first_ns"], earliest);
-    let warnings = document["warnings"].to_string();
-    assert!(warnings.contains("1 packet is earlier"), "{warnings}");
+    assert_json!(capture, {"backward_packets": 1, "first_ns": earliest});
+    assert_warns(&document, "1 packet is earlier");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn pipelined_requests_get_their_own_replies() {
     let replies: Vec<u8> = (1..=4).flat_map(|number| reply(number * 500)).collect();
     talk.answer_in(&replies, 1448);
     talk.finish();
-    let (_, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    let (_, found) = talk.trace_requests();
     let bytes: Vec<_> = found
         .iter()
         .map(|request| request["response"]["bytes"].as_u64().unwrap())
@@ -40,10 +40,7 @@ fn pipelined_requests_get_their_own_replies() {
 /// With each snap length, from whole packets to the first bytes of heads.
 fn at_each_snap(talk: &Talk, expected: &[bool]) {
     for snap in [262_144, 128, 96, 80] {
-        let pcap = Pcap {
-            snap,
-            ..Pcap::default()
-        };
+        let pcap = Pcap::cut_at(snap);
         let (_, found) = trace_requests(&[&pcap.file(&talk.packets)]);
         assert_eq!(are_pipelined(&found), expected, "snap {snap}: {found:?}");
     }
@@ -86,7 +83,7 @@ fn responses_in_one_segment_count_it_each() {
     talk.server_acks();
     talk.answer_in(&[reply(1900), reply(20), reply(2000)].concat(), 1448);
     talk.client_acks();
-    let (_, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    let (_, found) = talk.trace_requests();
     let of = |side: &str| -> Vec<_> {
         let each = found.iter();
         each.map(|request| request[side]["segments"].as_u64().unwrap())
@@ -107,11 +104,8 @@ fn requests_that_are_given_up_leave_their_responses_to_nobody_else() {
     }
     talk.ask(GET);
     talk.answer(reply(1000));
-    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
-    assert_eq!(
-        numbers(&document, ["requests", "unanswered", "unasked"]),
-        [301, 44, 44]
-    );
+    let (document, found) = talk.trace_requests();
+    assert_json!(document, {"requests": 301, "unanswered": 44, "unasked": 44});
     let bytes: Vec<_> = found
         .iter()
         .map(|request| request["response"]["bytes"].as_u64().unwrap())
@@ -140,11 +134,8 @@ fn responses_to_requests_that_were_given_up_may_come_in_one_segment() {
         }
         talk.finish();
         let document = talk.trace();
-        assert_eq!(
-            numbers(&document, ["requests", "unanswered", "unasked"]),
-            [260, 4, 4],
-            "{each} in a segment"
-        );
-        assert_eq!(document["status"]["2xx"], 256, "{each} in a segment");
+        assert_json!(document, {
+            "requests": 260, "unanswered": 4, "unasked": 4, "status": {"2xx": 256},
+        }, "{each} in a segment");
     }
 }

@@ -23,12 +23,9 @@ fn what_only_asks_whether_the_other_end_is_there_carries_nothing() {
             packet.id = if has_ids { packet.id } else { 0 };
             packet.stamp = packet.stamp.filter(|_| has_stamps);
         }
-        let (document, requests) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+        let (document, requests) = talk.trace_requests();
         assert_eq!(numbers(&document["server"], SERVER), [3, 0, 0, 14]);
-        assert_eq!(
-            numbers(&document["client"], ["keep_alives", "acks"]),
-            [0, 5]
-        );
+        assert_json!(document, {"client": {"keep_alives": 0, "acks": 5}});
         assert_eq!(numbers(&requests[0]["request"], ["acks"]), [0]);
         assert_eq!(numbers(&document, ["requests", "unanswered"]), [2, 0]);
     }
@@ -69,12 +66,9 @@ fn windows_of_nothing_are_counted_in_whatever_has_them() {
     let reset = talk.server_acks();
     (reset.flags, reset.window) = (RST, 0);
     let document = talk.trace();
-    assert_eq!(
-        numbers(&document["server"], ["zero_windows", "resets"]),
-        [3, 1]
-    );
-    assert_eq!(numbers(&document["server"], ["segments"]), [7]);
-    assert_eq!(document["client"]["zero_windows"], 0);
+    assert_json!(document, {
+        "server": {"zero_windows": 3, "resets": 1, "segments": 7}, "client": {"zero_windows": 0},
+    });
 }
 
 /// Nothing but the end of the connection says where such a response ends, and a reset is none.
@@ -95,7 +89,7 @@ fn a_reset_does_not_complete_what_goes_on_until_the_connection_closes() {
         if resets {
             talk.server_acks().flags = RST | ACK;
         }
-        let (document, requests) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+        let (document, requests) = talk.trace_requests();
         let [request] = &requests[..] else {
             panic!("{requests:?}");
         };
@@ -137,12 +131,7 @@ fn a_tunnel_begins_behind_a_head_that_was_cut() {
             talk.answer(b"\x81\x05hello");
         }
         talk.finish();
-        let snap = 96;
-        let file = Pcap {
-            snap,
-            ..Pcap::default()
-        }
-        .file(&talk.packets);
+        let file = Pcap::cut_at(96).file(&talk.packets);
         let (document, requests) = trace_requests(&[&file]);
         assert_eq!(numbers(&document, ["requests", "unanswered"]), [1, 0]);
         assert_eq!(flags(&requests[0]), ["head_cut"], "{answer}");
@@ -173,7 +162,7 @@ fn heads_that_others_forgive_are_read() {
         let answer = format!("HTTP/1.1 200 OK\r\n{odd}Content-Length: 5\r\n\r\n01234");
         let answers = [answer.clone(), answer.clone()].concat();
         talk.answer_in(answers.as_bytes(), 1448);
-        let (document, requests) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+        let (document, requests) = talk.trace_requests();
         let told = numbers(&document, ["requests", "unanswered", "unasked"]);
         assert_eq!(told, [2, 0, 0], "{odd}");
         for request in &requests {
@@ -210,7 +199,7 @@ fn a_capture_that_sees_all_twice_is_joined_as_well() {
 #[test]
 fn acknowledgements_that_are_captured_twice_count_once() {
     let acks = |talk: &Talk| {
-        let document = trace(&Pcap::default().file(&talk.packets));
+        let document = talk.trace();
         numbers(
             &document["client"],
             ["acks", "duplicate_acks", "duplicates"],

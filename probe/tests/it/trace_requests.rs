@@ -1,6 +1,6 @@
 //! `trace` finds every request, and the time of each of its events.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::*;
 use crate::trace_support::*;
@@ -22,37 +22,18 @@ fn every_event_has_its_time() {
     let found = requests(&talk);
     assert_eq!(found.len(), 1);
     let request = &found[0];
-    let events = [
-        "syn",
-        "synack",
-        "ack",
-        "request_first",
-        "request_last",
-        "request_acked",
-    ];
-    for (event, time) in events.iter().zip(&at) {
-        assert_eq!(request[*event], *time, "{event}");
-    }
-    assert_eq!(time(request, "response_first"), at[6]);
-    assert_eq!(time(request, "response_last"), at[8]);
-    assert_eq!(time(request, "fin"), at[11]);
-    assert_eq!(
-        (&request["method"], &request["status"], &request["mss"]),
-        (&json!("GET"), &json!(200), &json!(1460))
-    );
-    assert_eq!(
-        (&request["client"], &request["server"]),
-        (&json!("10.0.0.2:40000"), &json!("10.0.0.1:80"))
-    );
-    assert_eq!(
-        numbers(&request["request"], ["bytes", "head", "segments", "acks"]),
-        [GET.len() as u64, GET.len() as u64, 2, 1]
-    );
+    assert_json!(request, {
+        "syn": at[0], "synack": at[1], "ack": at[2],
+        "request_first": at[3], "request_last": at[4], "request_acked": at[5],
+        "response_first": at[6], "response_last": at[8], "fin": at[11],
+    });
+    assert_json!(request, {
+        "method": "GET", "status": 200, "mss": 1460, "client": "10.0.0.2:40000",
+        "server": "10.0.0.1:80",
+        "request": {"bytes": GET.len() as u64, "head": GET.len() as u64, "segments": 2, "acks": 1},
+    });
     let (whole, head) = (reply(3000).len() as u64, reply(3000).len() as u64 - 3000);
-    assert_eq!(
-        numbers(&request["response"], ["bytes", "head", "segments", "acks"]),
-        [whole, head, 3, 2]
-    );
+    assert_json!(request, {"response": {"bytes": whole, "head": head, "segments": 3, "acks": 2}});
     assert_eq!(flags(request), Vec::<&str>::new());
 }
 
@@ -68,11 +49,10 @@ fn a_kept_connection_has_a_line_for_each_request() {
     let found = requests(&talk);
     assert_eq!(found.len(), 20);
     for (number, request) in found.iter().enumerate() {
-        assert_eq!(
-            numbers(request, ["connection", "number"]),
-            [0, number as u64]
-        );
-        assert_eq!(request["response"]["bytes"], reply(number * 700).len());
+        assert_json!(request, {
+            "connection": 0, "number": number as u64,
+            "response": {"bytes": reply(number * 700).len()},
+        });
         assert_eq!(request["fin"].is_null(), number < 19);
         assert!(time(request, "request_acked") <= time(request, "response_first"));
     }
@@ -95,16 +75,10 @@ fn what_was_asked_for_is_told_of_each_request() {
     talk.answer(reply(100));
     talk.finish();
     let told = |snap: usize| {
-        let file = Pcap {
-            snap,
-            ..Pcap::default()
-        }
-        .file(&talk.packets);
+        let file = Pcap::cut_at(snap).file(&talk.packets);
         let found = trace_requests(&[&file]).1;
-        found
-            .iter()
-            .map(|one| one["target"].clone())
-            .collect::<Vec<_>>()
+        let targets = found.iter().map(|one| one["target"].clone());
+        targets.collect::<Vec<_>>()
     };
     let long = format!("/{}", "long".repeat(30));
     assert_eq!(told(65_535), ["/a", "/b", "/c", "/d?…", "/e", "/f", &long]);
@@ -139,19 +113,15 @@ fn heads_that_come_late_are_read_all_the_same() {
         .iter_mut()
         .zip(times)
         .for_each(|(packet, time)| packet.time = time);
-    let (document, found) = trace_requests(&[&Pcap::default().file(&talk.packets)]);
+    let (document, found) = talk.trace_requests();
     assert_eq!(found.len(), 3);
     assert_eq!(document["server"]["reordered"], 3 * 4);
-    assert!(found.iter().all(
-        |request| request["response_last"] == request["response_first"] && request["status"] == 200
-    ));
-    assert!(
-        found
-            .iter()
-            .all(|request| request["response"]["segments"] == 5
-                && request["response"]["reordered"] == 4),
-        "{found:?}"
-    );
+    for request in &found {
+        assert_json!(request, {
+            "response_last": request["response_first"], "status": 200,
+            "response": {"segments": 5, "reordered": 4},
+        });
+    }
 }
 
 #[test]

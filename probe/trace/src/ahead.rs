@@ -183,28 +183,25 @@ mod tests {
     use super::*;
 
     fn list_ranges(ahead: &Ahead) -> Vec<(u64, u64, &[u8])> {
-        let each = |range: &'_ Range| (range.start, range.end);
-        let all = ahead.ranges.iter();
-        all.map(|range| (each(range).0, each(range).1, range.bytes.as_slice()))
+        let ranges = ahead.ranges.iter();
+        ranges
+            .map(|range| (range.start, range.end, range.bytes.as_slice()))
             .collect()
+    }
+
+    fn insert_bytes(ahead: &mut Ahead, start: u64, bytes: &[u8]) {
+        let end = start + bytes.len() as u64;
+        ahead.insert_range(start, end, bytes, Overtaker::default(), Tally::default());
     }
 
     #[test]
     fn ranges_stay_apart_and_keep_what_they_hold() {
         let mut ahead = Ahead::default();
-        ahead.insert_range(10, 13, b"abc", Overtaker::default(), Tally::default());
-        ahead.insert_range(20, 23, b"ghi", Overtaker::default(), Tally::default());
-        ahead.insert_range(
-            11,
-            22,
-            b"bcDDDDDDDgh",
-            Overtaker::default(),
-            Tally::default(),
-        );
-        assert_eq!(
-            list_ranges(&ahead),
-            [(10, 20, &b"abcDDDDDDD"[..]), (20, 23, b"ghi")]
-        );
+        insert_bytes(&mut ahead, 10, b"abc");
+        insert_bytes(&mut ahead, 20, b"ghi");
+        insert_bytes(&mut ahead, 11, b"bcDDDDDDDgh");
+        let ranges = [(10, 20, &b"abcDDDDDDD"[..]), (20, 23, b"ghi")];
+        assert_eq!(list_ranges(&ahead), ranges);
         assert_eq!(ahead.first_unseen(10, 23), None);
         assert_eq!(ahead.first_unseen(5, 23), Some(5));
         assert_eq!(ahead.first_unseen(12, 30), Some(23));
@@ -215,29 +212,11 @@ mod tests {
     #[test]
     fn neither_holes_nor_bytes_grow_without_end() {
         let mut ahead = Ahead::default();
-        for number in (0..10_000).rev() {
-            ahead.insert_range(
-                number * 1000,
-                number * 1000 + 500,
-                &[0; 500],
-                Overtaker::default(),
-                Tally::default(),
-            );
+        for number in (0..10_000).rev().chain(10_000..20_000) {
+            insert_bytes(&mut ahead, number * 1000, &[0; 500]);
         }
-        for number in 10_000..20_000 {
-            ahead.insert_range(
-                number * 1000,
-                number * 1000 + 500,
-                &[0; 500],
-                Overtaker::default(),
-                Tally::default(),
-            );
-        }
-        assert!(
-            ahead.ranges.len() <= MOST_RANGES + 1,
-            "{}",
-            ahead.ranges.len()
-        );
+        let count = ahead.ranges.len();
+        assert!(count <= MOST_RANGES + 1, "{count}");
         assert!(ahead.held <= MOST_BYTES);
         let sum: usize = ahead.ranges.iter().map(|range| range.bytes.len()).sum();
         assert_eq!(sum, ahead.held);

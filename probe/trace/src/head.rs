@@ -291,38 +291,30 @@ mod tests {
         let body = |kind, head: &str| read_whole(kind, head.as_bytes()).unwrap().unwrap().body;
         let response =
             |headers: &str| body(Kind::Response, &format!("HTTP/1.1 200 OK\r\n{headers}\r\n"));
-        assert_eq!(response(""), Some(Body::UntilClose));
-        assert_eq!(response("content-LENGTH: 12\r\n"), Some(Body::Sized(12)));
-        assert_eq!(
-            response("Transfer-Encoding: gzip, chunked\r\n"),
-            Some(Body::Chunked)
-        );
-        assert_eq!(
-            response("Transfer-Encoding: gzip\r\n"),
-            Some(Body::UntilClose)
-        );
-        assert_eq!(response("Content-Length: -1\r\n"), None);
-        assert_eq!(
-            body(Kind::Request, "GET / HTTP/1.1\r\n\r\n"),
-            Some(Body::None)
-        );
+        for (headers, wanted) in [
+            ("", Some(Body::UntilClose)),
+            ("content-LENGTH: 12\r\n", Some(Body::Sized(12))),
+            ("Transfer-Encoding: gzip, chunked\r\n", Some(Body::Chunked)),
+            ("Transfer-Encoding: gzip\r\n", Some(Body::UntilClose)),
+            ("Content-Length: -1\r\n", None),
+        ] {
+            assert_eq!(response(headers), wanted, "{headers}");
+        }
+        let request = body(Kind::Request, "GET / HTTP/1.1\r\n\r\n");
+        assert_eq!(request, Some(Body::None));
     }
 
     #[test]
     fn cut_heads_say_what_was_captured() {
         let request = read_cut(Kind::Request, b"GET /index.html HTTP/1.1\r\nHost: exa");
-        assert!(
-            request.method.is_method("GET") && request.body.is_none() && request.length.is_none()
-        );
+        assert!(request.method.is_method("GET"));
+        assert!(request.body.is_none() && request.length.is_none());
         assert_eq!(read_cut(Kind::Response, b"HTTP/1.1 404 Not").status, 404);
         assert_eq!(read_cut(Kind::Response, b"HTTP/1.1 4").status, 0);
         assert_eq!(read_cut(Kind::Response, b"HTTP/1.1 +04 ").status, 0);
         assert!(read_cut(Kind::Request, b"HE").method.is_method(""));
-        assert!(
-            read_cut(Kind::Request, b"\xff\xff \x00")
-                .method
-                .is_method("")
-        );
+        let rubbish = read_cut(Kind::Request, b"\xff\xff \x00");
+        assert!(rubbish.method.is_method(""));
     }
 
     #[test]
@@ -343,40 +335,14 @@ mod tests {
 
     #[test]
     fn what_begins_a_message_is_known_from_what_does_not() {
-        for begin in [
-            "GET /",
-            "POST http://x",
-            "OPTIONS *",
-            "M-SEARCH *",
-            "GET",
-            "G",
-            "CONNECT a:1",
-            "GET  /",
-            "GET   ",
-            "GET HTTP://x",
-            "GET hTTps://x",
-            "GET ht",
-            "VERSION",
-            "PURGE",
-        ] {
+        let begins = "GET /|POST http://x|OPTIONS *|M-SEARCH *|GET|G|CONNECT a:1|GET  /|GET   |\
+            GET HTTP://x|GET hTTps://x|GET ht|VERSION|PURGE";
+        for begin in begins.split('|') {
             assert!(may_begin(Kind::Request, begin.as_bytes()), "{begin}");
         }
-        for other in [
-            "",
-            "get /",
-            "GET\t/",
-            "A /",
-            "\x16\x03\x01",
-            "<html>",
-            "VIRUS",
-            "AAAAAAAA",
-            "GETS",
-            "GET  x",
-            "GET httpx",
-            "HTTP/1.1 200",
-            "EHLO me",
-            "PRI * HTTP/2.0",
-        ] {
+        let others = "|get /|GET\t/|A /|\x16\x03\x01|<html>|VIRUS|AAAAAAAA|GETS|GET  x|\
+            GET httpx|HTTP/1.1 200|EHLO me|PRI * HTTP/2.0";
+        for other in others.split('|') {
             assert!(!may_begin(Kind::Request, other.as_bytes()), "{other}");
         }
         assert!(may_begin(Kind::Response, b"HTTP/1.0 200"));

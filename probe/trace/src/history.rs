@@ -130,21 +130,11 @@ mod tests {
                 ..PacketSight::default()
             });
         }
-        assert_eq!(
-            history
-                .find_newest(|seen| seen.length == 1)
-                .map(|seen| seen.start),
-            Some(99)
-        );
-        assert!(
-            history
-                .find_newest(|seen| seen.start == 100 - u32::from(MOST))
-                .is_some()
-        );
-        assert!(
-            history
-                .find_newest(|seen| seen.start == 99 - u32::from(MOST))
-                .is_none()
-        );
+        let newest = history.find_newest(|seen| seen.length == 1);
+        assert_eq!(newest.map(|seen| seen.start), Some(99));
+        for (start, is_kept) in [(100 - u32::from(MOST), true), (99 - u32::from(MOST), false)] {
+            let found = history.find_newest(|seen| seen.start == start);
+            assert_eq!(found.is_some(), is_kept);
+        }
     }
 }

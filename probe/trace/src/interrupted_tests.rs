@@ -8,7 +8,7 @@ use super::document::Document;
 use super::requests::Requests;
 use super::source::Source;
 use super::until::INTERRUPTED;
-use super::wire::{GET, Packet, Pcap, Talk, reply};
+use super::wire::{GET, Pcap, Talk, reply};
 use super::{capture_pair, comparison};
 
 const DELAY: u64 = 2_000_000;
@@ -50,26 +50,16 @@ fn record_ends() -> [Vec<u8>; 2] {
         talk.wait(PAUSE);
     }
     let capture = |is_client: bool, snap| {
-        let end = if is_client {
-            &talk.client
-        } else {
-            &talk.server
+        let end = match is_client {
+            true => &talk.client,
+            false => &talk.server,
         };
-        let at_end = |packet: &Packet| {
-            let way = u64::from(packet.source != end.address) * DELAY;
-            let time = packet.time + way;
-            Packet {
-                time,
-                ..packet.clone()
-            }
-        };
-        let mut packets: Vec<_> = talk.packets.iter().map(at_end).collect();
+        let mut packets = talk.packets.clone();
+        for packet in &mut packets {
+            packet.time += u64::from(packet.source != end.address) * DELAY;
+        }
         packets.sort_by_key(|packet| packet.time);
-        let pcap = Pcap {
-            snap,
-            ..Pcap::default()
-        };
-        pcap.file(&packets)
+        Pcap::cut_at(snap).file(&packets)
     };
     [capture(true, 262_144), capture(false, 96)]
 }
@@ -99,11 +89,8 @@ fn what_was_read_of_one_alone_is_neither_lost_nor_never_sent() {
             assert_eq!((way.lost, way.lost_bare, way.unsent), (0, 0, 0));
             assert!(way.arrived > 50 && way.left <= way.arrived + way.unsettled);
         }
-        assert!(
-            (10..100).contains(&document.requests),
-            "{}",
-            document.requests
-        );
+        let requests = document.requests;
+        assert!((10..100).contains(&requests), "{requests}");
         let [client, server] = [0, 1].map(|number| &document.captures[number]);
         let apart = client.last_ns.unwrap().abs_diff(server.last_ns.unwrap());
         assert!(apart <= PAUSE, "{apart}");

@@ -80,12 +80,8 @@ fn a_few_that_keep_much_are_left_in_peace() {
     let pipelined = (0..2).map(|number| {
         let mut talk = sample_talk(number);
         talk.ask("GET / HTTP/1.1\r\n\r\n".repeat(200));
-        talk.answer_in(
-            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
-                .repeat(200)
-                .as_bytes(),
-            1400,
-        );
+        let replies = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx".repeat(200);
+        talk.answer_in(replies.as_bytes(), 1400);
         talk
     });
     let (_, told) = measure_kept(pipelined);

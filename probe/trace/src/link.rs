@@ -86,14 +86,10 @@ mod tests {
         assert_eq!(find_network(ETHERNET, &ethernet), Ok(22));
         ethernet[12] = 0x08;
         ethernet[13] = 0x06;
-        assert_eq!(
-            find_network(ETHERNET, &ethernet),
-            Err(Foreign::EtherType(0x806))
-        );
-        assert_eq!(
-            find_network(ETHERNET, &ethernet[..13]),
-            Err(Foreign::CutHeader)
-        );
+        let found = find_network(ETHERNET, &ethernet);
+        assert_eq!(found, Err(Foreign::EtherType(0x806)));
+        let found = find_network(ETHERNET, &ethernet[..13]);
+        assert_eq!(found, Err(Foreign::CutHeader));
         let mut cooked = vec![0; 14];
         cooked.extend([0x86, 0xdd]);
         assert_eq!(find_network(LINUX_COOKED, &cooked), Ok(16));
@@ -107,9 +103,7 @@ mod tests {
     #[test]
     fn tags_without_end_are_foreign() {
         let frame = [&[0; 12][..], &[0x81, 0, 0, 1].repeat(20)].concat();
-        assert_eq!(
-            find_network(ETHERNET, &frame),
-            Err(Foreign::EtherType(0x8100))
-        );
+        let found = find_network(ETHERNET, &frame);
+        assert_eq!(found, Err(Foreign::EtherType(0x8100)));
     }
 }

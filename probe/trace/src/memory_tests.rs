@@ -34,7 +34,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 impl Both {
     fn new() -> Both {
         Both {
-            files: [Vec::new(), Vec::new()],
+            files: Default::default(),
             now: 0,
         }
     }
@@ -67,13 +67,9 @@ impl Both {
     }
 
     fn begin_talk(&mut self, number: usize) -> Talk {
+        let (high, low, port) = (number / 256 % 256, number % 256, 1024 + number);
         let mut talk = Talk {
-            client: format!(
-                "10.2.{}.{}:{}",
-                number / 256 % 256,
-                number % 256,
-                1024 + number
-            ),
+            client: format!("10.2.{high}.{low}:{port}"),
             numbers: [1000, 5000],
         };
         self.send(&mut talk, 0, SYN, b"", PeakMemory::Everywhere);
@@ -94,10 +90,7 @@ impl Both {
             packets.sort_by_key(|(time, _)| *time);
             let records = packets.iter();
             let records = records.flat_map(|(time, frame)| pcap.record(BEGIN + time, frame));
-            pcap.header()
-                .into_iter()
-                .chain(records)
-                .collect::<Vec<u8>>()
+            [pcap.header(), records.collect()].concat()
         };
         let (first, second) = (file(first), file(second));
         most_taken(|| drop(entries::trace_both(&first, &second)))
@@ -139,14 +132,9 @@ fn requests_that_waited_leave_nothing_behind() {
     let mut both = Both::new();
     for mut talk in both.begin_many(700) {
         for (side, message) in [(0, GET), (1, OK)] {
+            let messages = message.repeat(30);
             for _ in 0..8 {
-                both.send(
-                    &mut talk,
-                    side,
-                    ACK,
-                    &message.repeat(30),
-                    PeakMemory::Everywhere,
-                );
+                both.send(&mut talk, side, ACK, &messages, PeakMemory::Everywhere);
             }
             both.now += 100_000;
         }

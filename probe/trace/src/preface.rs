@@ -38,19 +38,16 @@ mod tests {
     fn a_proxy_says_who_its_client_is() {
         let binary = |more: &[u8]| [&SIGNATURE_2[..], &[0x21, 0x11], more].concat();
         for (bytes, expected) in [
-            (
-                b"PROXY TCP4 192.0.2.1 10.0.0.2 56324 80\r\nGET / ".to_vec(),
-                40,
-            ),
-            (b"PROXY TCP6 2001:db8::1 2001:db8::2 1 80\r\n".to_vec(), 41),
-            (b"PROXY UNKNOWN\r\nGET /".to_vec(), 15),
-            (binary(&[0, 3, 1, 2, 3, b'G']), 19),
-            (binary(&[0]), 0),
-            (b"PROXY TCP4 without an end".to_vec(), 0),
-            (b"PROXY http://h/ HTTP/1.1\r\n".to_vec(), 0),
-            (b"\r\n\r\nGET /".to_vec(), 0),
+            (&b"PROXY TCP4 192.0.2.1 10.0.0.2 56324 80\r\nGET "[..], 40),
+            (b"PROXY TCP6 2001:db8::1 2001:db8::2 1 80\r\n", 41),
+            (b"PROXY UNKNOWN\r\nGET /", 15),
+            (&binary(&[0, 3, 1, 2, 3, b'G']), 19),
+            (&binary(&[0]), 0),
+            (b"PROXY TCP4 without an end", 0),
+            (b"PROXY http://h/ HTTP/1.1\r\n", 0),
+            (b"\r\n\r\nGET /", 0),
         ] {
-            assert_eq!(preface_length(&bytes), expected, "{bytes:?}");
+            assert_eq!(preface_length(bytes), expected, "{bytes:?}");
         }
         let endless = [&b"PROXY UNKNOWN"[..], &[b' '; 200], b"\r\n"].concat();
         assert_eq!(preface_length(&endless), 0);

@@ -99,14 +99,11 @@ mod tests {
             repeated.record_value(value);
             each.record_duration(value);
         }
-        assert_eq!(
-            describe_summary(repeated.summarize_values()),
-            describe_summary(each.summarize_durations())
-        );
-        assert_eq!(
-            describe_summary(repeated.summarize_values()),
-            describe_summary(each.summarize_durations())
-        );
+        let wanted = describe_summary(each.summarize_durations());
+        // It can be asked again.
+        for _ in 0..2 {
+            assert_eq!(describe_summary(repeated.summarize_values()), wanted);
+        }
     }
 
     #[test]

@@ -27,11 +27,10 @@ fn draw_answer(random: &mut fastrand::Rng) -> Vec<u8> {
             [message, b"0\r\n\r\n".to_vec()].concat()
         }
         // Until the connection closes, and with bytes that a message may begin with.
-        2 => [
-            &b"HTTP/1.0 200 OK\r\n\r\n"[..],
-            &b"oHHTTP/1.".repeat(length / 9),
-        ]
-        .concat(),
+        2 => {
+            let content = b"oHHTTP/1.".repeat(length / 9);
+            [&b"HTTP/1.0 200 OK\r\n\r\n"[..], &content].concat()
+        }
         3 => b"\x16\x03\x01 encrypted ".repeat(length / 15),
         // Heads longer than what short snap lengths leave of them.
         4 => [&odd_head(100)[..], &reply(length)].concat(),
@@ -303,11 +302,8 @@ fn places_that_others_take_over_are_forgotten() {
         Capture::open(file.as_slice()).take_packets(usize::MAX, &mut long);
         let [short, long] = [short, long.0].map(|mut analysis| {
             analysis.finish();
-            format!(
-                "{:?} {:?}",
-                analysis.sums,
-                analysis.gathered.done.take_kept()
-            )
+            let kept = analysis.gathered.done.take_kept();
+            format!("{:?} {kept:?}", analysis.sums)
         });
         assert_eq!(short, long, "seed {seed}");
     }

@@ -51,11 +51,7 @@ mod tests {
             talk.answer([b'x'; 1000]);
             talk.client_acks();
         }
-        let pcap = Pcap {
-            snap: 96,
-            ..Pcap::default()
-        };
-        pcap.file(&talk.packets)
+        Pcap::cut_at(96).file(&talk.packets)
     }
 
     fn file_with(bytes: &[u8]) -> File {

@@ -206,8 +206,17 @@ mod tests {
             payload: &[],
             length: 0,
         };
-        let key = Key::new((1, 80), (u128::from(number), 1024)).0;
-        Connection::new(number, key, ConnectionEnd::Low, &segment, number)
+        Connection::new(
+            number,
+            sample_key(number),
+            ConnectionEnd::Low,
+            &segment,
+            number,
+        )
+    }
+
+    fn sample_key(number: u64) -> Key {
+        Key::new((1, 80), (u128::from(number), 1024)).0
     }
 
     #[test]
@@ -218,25 +227,17 @@ mod tests {
         for number in 2..5_000 {
             if table.is_full() {
                 let place = random.usize(0..present.len());
-                let old = table
-                    .replace_connection(place, sample_connection(number))
-                    .unwrap();
-                assert_eq!(old.number, present[place]);
+                let old = table.replace_connection(place, sample_connection(number));
+                assert_eq!(old.unwrap().number, present[place]);
                 present[place] = number;
             } else {
                 table.add(sample_connection(number));
                 present.push(number);
             }
             for (place, number) in present.iter().enumerate() {
-                assert_eq!(
-                    table.find_connection(&sample_connection(*number).key),
-                    Some(place)
-                );
+                assert_eq!(table.find_connection(&sample_key(*number)), Some(place));
             }
-            assert_eq!(
-                table.find_connection(&sample_connection(number + 1).key),
-                None
-            );
+            assert_eq!(table.find_connection(&sample_key(number + 1)), None);
         }
     }
 

@@ -293,13 +293,8 @@ mod tests {
 
     #[test]
     fn options_that_lie_about_their_length_end_the_list() {
-        for options in [
-            &[8, 0, 0, 0][..],
-            &[8, 1, 2],
-            &[8, 200, 1, 1],
-            &[5],
-            &[0, 2, 4, 5, 180],
-        ] {
+        let ended = [0, 2, 4, 5, 180];
+        for options in [&[8, 0, 0, 0][..], &[8, 1, 2], &[8, 200, 1, 1], &[5], &ended] {
             assert_eq!(read_offer(options), Offer::default(), "{options:?}");
             assert_eq!(find_stamp(options), None);
             assert_eq!(selective_blocks(options).count(), 0);

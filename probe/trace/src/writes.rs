@@ -225,6 +225,12 @@ impl WriteCounts {
 mod tests {
     use super::*;
 
+    /// Their size, and how many left apart and joined.
+    fn summarize_inferred(writes: &WriteCounts) -> (u32, u64, u64) {
+        let inferred = writes.infer_writes().unwrap();
+        (inferred.size, inferred.apart, inferred.joined)
+    }
+
     #[test]
     fn joined_writes_are_counted() {
         let mut writes = WriteCounts::default();
@@ -234,11 +240,7 @@ mod tests {
             writes.record_write(2000, false);
         }
         writes.record_write(1234, false);
-        let inferred = writes.infer_writes().unwrap();
-        assert_eq!(
-            (inferred.size, inferred.apart, inferred.joined),
-            (1000, 30, 30)
-        );
+        assert_eq!(summarize_inferred(&writes), (1000, 30, 30));
     }
 
     #[test]
@@ -253,11 +255,7 @@ mod tests {
             }
             carry(1104, MessageEnd::Here);
         }
-        let inferred = writes.infer_writes().unwrap();
-        assert_eq!(
-            (inferred.size, inferred.apart, inferred.joined),
-            (1000, 12, 28)
-        );
+        assert_eq!(summarize_inferred(&writes), (1000, 12, 28));
     }
 
     #[test]

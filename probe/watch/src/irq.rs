@@ -89,23 +89,13 @@ mod tests {
     fn counts_are_read_by_cpu_number() {
         let interrupts = Interrupts::parse(TEXT);
         assert_eq!(interrupts.cpus, [0, 2]);
-        assert_eq!(
-            (
-                interrupts.sum_cpu(0),
-                interrupts.sum_cpu(2),
-                interrupts.sum_cpu(1)
-            ),
-            (527, 5, 0)
-        );
-        assert_eq!(
-            (interrupts.local_timer(2), interrupts.local_timer(1)),
-            (Some(2), None)
-        );
+        let sums = [0, 2, 1].map(|cpu| interrupts.sum_cpu(cpu));
+        assert_eq!(sums, [527, 5, 0]);
+        let timers = [2, 1].map(|cpu| interrupts.local_timer(cpu));
+        assert_eq!(timers, [Some(2), None]);
         let (line, count) = interrupts.on_cpu(2).next().unwrap();
-        assert_eq!(
-            (line.description.as_str(), count),
-            ("IO-APIC 1-edge i8042", 3)
-        );
+        assert_eq!(line.description, "IO-APIC 1-edge i8042");
+        assert_eq!(count, 3);
     }
 
     #[test]

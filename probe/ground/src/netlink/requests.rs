@@ -162,10 +162,8 @@ mod tests {
 
     #[test]
     fn a_mac_is_six_bytes() {
-        assert_eq!(
-            parse_mac("02:00:00:00:00:ff").unwrap(),
-            [2, 0, 0, 0, 0, 255]
-        );
+        let mac = parse_mac("02:00:00:00:00:ff").unwrap();
+        assert_eq!(mac, [2, 0, 0, 0, 0, 255]);
         assert!(parse_mac("02:00:00:00:00").is_err());
         assert!(parse_mac("02:00:00:00:00:xx").is_err());
     }

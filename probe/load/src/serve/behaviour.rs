@@ -151,26 +151,17 @@ mod tests {
 
     #[test]
     fn behaviours_are_read_with_their_units() {
-        assert_eq!(
-            Stall::parse("100ms/1s"),
-            Ok(Stall {
-                length: 100_000_000,
-                period: 1_000_000_000
-            })
-        );
+        let (length, period) = (100_000_000, 1_000_000_000);
+        assert_eq!(Stall::parse("100ms/1s"), Ok(Stall { length, period }));
         assert!(Stall::parse("1s/1s").unwrap_err().contains("shorter"));
+        let (count, size) = (10, 1000);
         assert_eq!(
             SplitWrites::parse("10x1000"),
-            Ok(SplitWrites {
-                count: 10,
-                size: 1000
-            })
+            Ok(SplitWrites { count, size })
         );
         assert!(SplitWrites::parse("0x10").is_err());
-        assert_eq!(
-            Work::parse("shuffle-sort:50000"),
-            Ok(Work::ShuffleSort(50_000))
-        );
+        let work = Work::parse("shuffle-sort:50000");
+        assert_eq!(work, Ok(Work::ShuffleSort(50_000)));
         assert!(Work::parse("sleep:1").is_err());
     }
 

@@ -63,22 +63,20 @@ mod tests {
 
     #[test]
     fn frames_come_out_as_they_went_in_however_they_arrive() {
-        let sent = [
-            encode_frame(INPUT, b"abc"),
-            encode_frame(INPUT, b""),
-            encode_frame(OUTPUT, &[0; 300]),
-        ]
-        .concat();
-        let (mut arrived, mut found) = (Vec::new(), Vec::new());
-        for &byte in &sent {
-            arrived.push(byte);
-            found.extend(take_frame(&mut arrived));
-        }
         let expected = vec![
             (INPUT, b"abc".to_vec()),
             (INPUT, Vec::new()),
             (OUTPUT, vec![0; 300]),
         ];
+        let frames = expected
+            .iter()
+            .map(|(kind, body)| encode_frame(*kind, body));
+        let sent = frames.collect::<Vec<_>>().concat();
+        let (mut arrived, mut found) = (Vec::new(), Vec::new());
+        for &byte in &sent {
+            arrived.push(byte);
+            found.extend(take_frame(&mut arrived));
+        }
         assert_eq!(found, expected);
         let mut reader = &sent[..];
         assert_eq!(next(&mut reader).unwrap(), expected[0]);

@@ -22,7 +22,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use ground::kernel::Kernel;
+use ground::kernel::{self, Kernel};
 
 const NONCE: usize = 18;
 
@@ -100,10 +100,7 @@ pub fn greet_controller(
         boot_id: Kernel::running()
             .read_text("/proc/sys/kernel/random/boot_id")
             .unwrap_or_default(),
-        arch: rustix::system::uname()
-            .machine()
-            .to_string_lossy()
-            .into_owned(),
+        arch: kernel::name_architecture(),
     };
     write_line(writer, &greeting)?;
     let answer: Answer =
@@ -185,9 +182,7 @@ mod tests {
         let mut reader = BufReader::new(controller.try_clone().unwrap());
         let greeting: Greeting = serde_json::from_str(&read_line(&mut reader).unwrap()).unwrap();
         assert_eq!(greeting.schema, SCHEMA);
-        (&controller)
-            .write_all(answer(&greeting).as_bytes())
-            .unwrap();
+        write!(&controller, "{}", answer(&greeting)).unwrap();
         let mut said = String::new();
         let ended = guests.join().unwrap();
         reader.read_line(&mut said).unwrap();
@@ -237,25 +232,16 @@ mod tests {
     #[test]
     fn a_guests_secret_is_the_one_that_the_controller_makes() {
         // Python: hmac.digest(b"secret", b"nm-a-1", "sha256").hex()
-        let made: String = Secret(b"secret".into())
-            .for_guest("nm-a-1")
-            .0
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert_eq!(
-            made,
-            "2d27a795016cc6f5ebc82c0fccadb81a3f9bb4d428bcd5f223a04fba36c79746"
-        );
+        let expected = "2d27a795016cc6f5ebc82c0fccadb81a3f9bb4d428bcd5f223a04fba36c79746";
+        let made = Secret(b"secret".into()).for_guest("nm-a-1").0;
+        let made: String = made.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(made, expected);
     }
 
     #[test]
     fn rubbish_is_refused() {
-        for rubbish in [
-            "\n",
-            "GET / HTTP/1.1\r\n",
-            "{\"nonce\":\"\",\"proof\":\"-\"}\n",
-        ] {
+        let empty = "{\"nonce\":\"\",\"proof\":\"-\"}\n";
+        for rubbish in ["\n", "GET / HTTP/1.1\r\n", empty] {
             let (ended, said) = shake_with(|_| rubbish.into());
             assert!(ended.is_err());
             assert_eq!(said, "");

@@ -72,17 +72,13 @@ mod tests {
         };
         assert_eq!(Request::parse(line).unwrap(), Request::Run(run));
         let line = r#"{"signal": {"group": 7, "number": 15}}"#;
-        let signal = ToGroup {
-            group: 7,
-            number: 15,
-        };
+        let (group, number) = (7, 15);
+        let signal = ToGroup { group, number };
         assert_eq!(Request::parse(line).unwrap(), Request::Signal(signal));
         let line = r#"{"read": {"paths": ["/proc/uptime"]}}"#;
         let paths = vec!["/proc/uptime".into()];
-        assert_eq!(
-            Request::parse(line).unwrap(),
-            Request::Read(FilesQuery { paths })
-        );
+        let read = FilesQuery { paths };
+        assert_eq!(Request::parse(line).unwrap(), Request::Read(read));
     }
 
     #[test]

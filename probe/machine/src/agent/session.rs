@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -182,57 +182,44 @@ impl<'a> ProgramSession<'a> {
 
     /// Wait for something to happen, and pass on what there is.
     fn take_step(&mut self) -> io::Result<()> {
-        let events = self.wait()?;
-        if events
-            .connection
-            .intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
-        {
+        let [connection, stdin, stdout, stderr, life] = self.wait()?;
+        if connection.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
             self.read_controller()?;
         }
-        if events.connection.contains(PollFlags::RDHUP) {
+        if connection.contains(PollFlags::RDHUP) {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        if !events.stdin.is_empty() {
+        if !stdin.is_empty() {
             self.write_program();
         }
-        if !events.stdout.is_empty() {
+        if !stdout.is_empty() {
             read_program(&mut self.stdout, frames::OUTPUT, &mut self.for_controller)?;
         }
-        if !events.stderr.is_empty() {
+        if !stderr.is_empty() {
             read_program(&mut self.stderr, frames::ERRORS, &mut self.for_controller)?;
         }
-        if !events.life.is_empty() {
+        if !life.is_empty() {
             self.ended = process::reap_child(self.group);
         }
         self.write_controller()
     }
 
-    fn wait(&self) -> io::Result<Events> {
-        let may_read = self.for_controller.len() < WAITING;
+    /// What happened to the connection, the program's input, its output, its errors, and the program.
+    fn wait(&self) -> io::Result<[PollFlags; 5]> {
         let mut connection = PollFlags::RDHUP;
         connection.set(PollFlags::IN, self.for_program.len() < WAITING);
         connection.set(PollFlags::OUT, !self.for_controller.is_empty());
-        let wanted: [(Option<BorrowedFd>, PollFlags); 5] = [
+        let may_read = self.for_controller.len() < WAITING;
+        let input = self.stdin.as_ref().filter(|_| !self.for_program.is_empty());
+        let output = self.stdout.as_ref().filter(|_| may_read);
+        let errors = self.stderr.as_ref().filter(|_| may_read);
+        let life = Some(&self.life).filter(|_| self.ended.is_none());
+        let wanted = [
             (Some(self.connection.as_fd()), connection),
-            (
-                self.stdin
-                    .as_ref()
-                    .filter(|_| !self.for_program.is_empty())
-                    .map(AsFd::as_fd),
-                PollFlags::OUT,
-            ),
-            (
-                self.stdout.as_ref().filter(|_| may_read).map(AsFd::as_fd),
-                PollFlags::IN,
-            ),
-            (
-                self.stderr.as_ref().filter(|_| may_read).map(AsFd::as_fd),
-                PollFlags::IN,
-            ),
-            (
-                Some(self.life.as_fd()).filter(|_| self.ended.is_none()),
-                PollFlags::IN,
-            ),
+            (input.map(AsFd::as_fd), PollFlags::OUT),
+            (output.map(AsFd::as_fd), PollFlags::IN),
+            (errors.map(AsFd::as_fd), PollFlags::IN),
+            (life.map(AsFd::as_fd), PollFlags::IN),
         ];
         let mut polled: Vec<PollFd> = wanted
             .iter()
@@ -240,17 +227,10 @@ impl<'a> ProgramSession<'a> {
             .collect();
         retry_on_intr(|| poll(&mut polled, None))?;
         let mut happened = polled.iter().map(PollFd::revents);
-        let [connection, stdin, stdout, stderr, life] = wanted.map(|(fd, _)| {
-            fd.and_then(|_| happened.next())
-                .unwrap_or(PollFlags::empty())
-        });
-        Ok(Events {
-            connection,
-            stdin,
-            stdout,
-            stderr,
-            life,
-        })
+        Ok(wanted.map(|(fd, _)| {
+            let events = fd.and_then(|_| happened.next());
+            events.unwrap_or(PollFlags::empty())
+        }))
     }
 
     fn read_controller(&mut self) -> io::Result<()> {
@@ -310,14 +290,6 @@ impl<'a> ProgramSession<'a> {
             Err(error) => Err(error),
         }
     }
-}
-
-struct Events {
-    connection: PollFlags,
-    stdin: PollFlags,
-    stdout: PollFlags,
-    stderr: PollFlags,
-    life: PollFlags,
 }
 
 fn child_number(group: Pid) -> String {

@@ -2,7 +2,7 @@ use anyhow::Context;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ground::kernel::Kernel;
+use ground::kernel::{self, Kernel};
 
 /// The line that says the guest can be saved.
 #[derive(Serialize, JsonSchema)]
@@ -28,16 +28,13 @@ pub struct Awake {
 }
 
 impl Awake {
-    pub fn as_told(kernel: &Kernel) -> anyhow::Result<Awake> {
+    pub fn as_told(running: &Kernel) -> anyhow::Result<Awake> {
         Ok(Awake {
             schema: "awake.v1",
-            boot_id: kernel
+            boot_id: running
                 .read_text("proc/sys/kernel/random/boot_id")
                 .context("this kernel tells no boot id")?,
-            arch: rustix::system::uname()
-                .machine()
-                .to_string_lossy()
-                .into_owned(),
+            arch: kernel::name_architecture(),
             problem: None,
         })
     }

@@ -75,14 +75,11 @@ mod tests {
         let told = r#"{"time_ns": 5, "hostname": "a", "entropy": "AAAA", "secret": "AAAA", "network":
             {"interface": "data", "mac": "02:00:00:00:00:07", "address": "10.0.0.7", "prefix": 16}}"#;
         let identity: Identity = serde_json::from_str(told).unwrap();
-        assert_eq!(
-            identity.network.unwrap().address,
-            Ipv4Addr::new(10, 0, 0, 7)
-        );
-        let alone: Identity = serde_json::from_str(
-            r#"{"time_ns": 5, "hostname": "a", "entropy": "", "secret": "", "network": null}"#,
-        )
-        .unwrap();
+        let address = identity.network.unwrap().address;
+        assert_eq!(address, Ipv4Addr::new(10, 0, 0, 7));
+        let told =
+            r#"{"time_ns": 5, "hostname": "a", "entropy": "", "secret": "", "network": null}"#;
+        let alone: Identity = serde_json::from_str(told).unwrap();
         assert_eq!(alone.network, None);
         assert!(serde_json::from_str::<Identity>(r#"{"time_ns": -1, "hostname": "a"}"#).is_err());
     }

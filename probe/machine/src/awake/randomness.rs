@@ -55,21 +55,15 @@ mod tests {
     #[test]
     fn a_request_counts_bits_and_bytes() {
         let told = encode_pool_info(&[7; 32]);
-        assert_eq!(
-            told[..8],
-            [256_i32.to_ne_bytes(), 32_i32.to_ne_bytes()].concat()
-        );
+        let counts = [256_i32.to_ne_bytes(), 32_i32.to_ne_bytes()].concat();
+        assert_eq!(told[..8], counts);
         assert_eq!(told[8..], [7; 32]);
     }
 
     #[test]
     fn too_little_entropy_is_refused() {
-        assert!(
-            reseed_pool("AAAA")
-                .unwrap_err()
-                .to_string()
-                .contains("too few")
-        );
+        let error = reseed_pool("AAAA").unwrap_err().to_string();
+        assert!(error.contains("too few"), "{error}");
         assert!(reseed_pool("%").is_err());
     }
 }

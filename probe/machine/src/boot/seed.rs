@@ -50,10 +50,8 @@ mod tests {
         copy_owned(&from, &to).unwrap();
         let arrived = to.join("folder/key");
         assert_eq!(fs::read_to_string(&arrived).unwrap(), "secret");
-        assert_eq!(
-            fs::metadata(&arrived).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        let mode = fs::metadata(&arrived).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         fs::remove_dir_all(scratch).unwrap();
     }
 }

@@ -58,63 +58,26 @@ impl FromStr for Bind {
     }
 }
 
-/// A mount of the kernel's own.
-struct Mount {
-    kind: &'static str,
-    at: &'static str,
-    flags: MountFlags,
-    options: &'static str,
-}
+/// A mount of the kernel's own: its kind, where it is, how, and its options.
+type Mount = (&'static str, &'static str, MountFlags, &'static str);
 
 const NO_SETUID: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 const NO_PROGRAMS: MountFlags = NO_SETUID.union(MountFlags::NOEXEC);
 
 // A fresh sysfs has an empty fs/cgroup: the host's control groups stay out of the machine's reach.
 const MOUNTS: [Mount; 7] = [
-    Mount {
-        kind: "proc",
-        at: "/proc",
-        flags: NO_PROGRAMS,
-        options: "",
-    },
-    Mount {
-        kind: "sysfs",
-        at: "/sys",
-        flags: NO_PROGRAMS,
-        options: "",
-    },
-    Mount {
-        kind: "tmpfs",
-        at: "/dev",
-        flags: MountFlags::NOSUID,
-        options: "mode=755,size=1m",
-    },
-    Mount {
-        kind: "devpts",
-        at: "/dev/pts",
-        flags: MountFlags::NOSUID.union(MountFlags::NOEXEC),
-        options: "newinstance,ptmxmode=0666,mode=0620,gid=5", // ends in TTY_GROUP
-    },
-    Mount {
-        kind: "tmpfs",
-        at: "/dev/shm",
-        flags: NO_SETUID,
-        options: "mode=1777",
-    },
-    Mount {
-        kind: "tmpfs",
-        at: "/run",
-        flags: NO_SETUID,
-        options: "mode=755",
-    },
-    Mount {
-        kind: "tmpfs",
-        at: "/tmp",
-        flags: NO_SETUID,
-        options: "mode=1777",
-    },
+    ("proc", "/proc", NO_PROGRAMS, ""),
+    ("sysfs", "/sys", NO_PROGRAMS, ""),
+    ("tmpfs", "/dev", MountFlags::NOSUID, "mode=755,size=1m"),
+    ("devpts", "/dev/pts", TERMINALS, TERMINAL_OPTIONS),
+    ("tmpfs", "/dev/shm", NO_SETUID, "mode=1777"),
+    ("tmpfs", "/run", NO_SETUID, "mode=755"),
+    ("tmpfs", "/tmp", NO_SETUID, "mode=1777"),
 ];
 
+const TERMINALS: MountFlags = MountFlags::NOSUID.union(MountFlags::NOEXEC);
+/// They end in TTY_GROUP.
+const TERMINAL_OPTIONS: &str = "newinstance,ptmxmode=0666,mode=0620,gid=5";
 const TTY_GROUP: &str = ",gid=5";
 
 const LINKS: [(&str, &str); 5] = [
@@ -360,26 +323,19 @@ struct Guard {
 }
 
 impl Guard {
-    fn mount_inside(&self, entry: &Mount) -> anyhow::Result<()> {
-        self.make_directory(Path::new(entry.at))?;
+    fn mount_inside(&self, &(kind, at, flags, options): &Mount) -> anyhow::Result<()> {
+        self.make_directory(Path::new(at))?;
         let mount_with = |options: &str| -> anyhow::Result<()> {
             let options = CString::new(options)?;
-            mount(
-                entry.kind,
-                entry.at,
-                entry.kind,
-                entry.flags,
-                options.as_c_str(),
-            )?;
-            Ok(())
+            Ok(mount(kind, at, kind, flags, options.as_c_str())?)
         };
-        mount_with(entry.options)
-            .or_else(|error| match entry.options.strip_suffix(TTY_GROUP) {
+        mount_with(options)
+            .or_else(|error| match options.strip_suffix(TTY_GROUP) {
                 // A user namespace need not have that group.
                 Some(options) => mount_with(options),
                 None => Err(error),
             })
-            .with_context(|| format!("cannot mount {} at {} in the machine", entry.kind, entry.at))
+            .with_context(|| format!("cannot mount {kind} at {at} in the machine"))
     }
 
     fn attach(&self, tree: &OwnedFd, bind: &Bind) -> anyhow::Result<()> {
@@ -451,10 +407,8 @@ mod tests {
     #[test]
     fn a_bind_names_both_ends() {
         let bind: Bind = "/srv/a:b:/mnt".parse().unwrap();
-        assert_eq!(
-            (bind.host.to_str(), bind.machine.to_str()),
-            (Some("/srv/a:b"), Some("/mnt"))
-        );
+        assert_eq!(bind.host, Path::new("/srv/a:b"));
+        assert_eq!(bind.machine, Path::new("/mnt"));
         for text in ["/a", ":/a", "/a:", "/a:b", "/a:/../b"] {
             assert!(text.parse::<Bind>().is_err(), "{text}");
         }

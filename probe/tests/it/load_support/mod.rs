@@ -2,57 +2,48 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-pub use crate::support::{first_line, probe};
+pub use crate::support::{Words, assert_warns, first_line, probe};
 
 /// Both ways to the kernel, where new connections are asked for; io_uring only where the kernel has it.
 pub fn engines() -> Vec<&'static str> {
-    let tried = probe()
-        .args([
-            "load",
-            "http://127.0.0.1:1/",
-            "--new-connections",
-            "--engine",
-            "io-uring",
-        ])
-        .args(["--requests", "1", "--json"])
-        .output()
-        .unwrap();
+    let nowhere = "127.0.0.1:1".parse().unwrap();
+    let tried = run(nowhere, "--new-connections --engine io-uring --requests 1");
     // Nobody listens there, and only an engine that cannot be had is a wrong argument.
     if tried.status.code() == Some(1) {
         return vec!["epoll", "io-uring"];
     }
-    eprintln!(
-        "SKIPPED for io_uring: {}",
-        String::from_utf8_lossy(&tried.stderr)
-    );
+    let why = String::from_utf8_lossy(&tried.stderr);
+    eprintln!("SKIPPED for io_uring: {why}");
     vec!["epoll"]
 }
 
 /// The document of a load that ran through. Its status and one line on stderr tell whether it had a single reply.
-pub fn load(address: SocketAddr, arguments: &[&str]) -> Value {
+pub fn load(address: SocketAddr, arguments: &(impl Words + ?Sized)) -> Value {
     let output = run(address, arguments);
     let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
     let unanswered = number(&document, "/requests/completed") == 0;
-    assert_eq!(
-        output.status.code(),
-        Some(i32::from(unanswered)),
-        "{output:?}"
-    );
+    let status = output.status.code();
+    assert_eq!(status, Some(i32::from(unanswered)), "{output:?}");
     let told = String::from_utf8_lossy(&output.stderr);
     assert_eq!(told.contains("not one reply came"), unanswered, "{told}");
     document
 }
 
-pub fn run(address: SocketAddr, arguments: &[&str]) -> Output {
-    probe()
+pub fn run(address: SocketAddr, arguments: &(impl Words + ?Sized)) -> Output {
+    command(address, arguments).output().unwrap()
+}
+
+/// A load that is still to be started.
+pub fn command(address: SocketAddr, arguments: &(impl Words + ?Sized)) -> Command {
+    let mut command = probe();
+    command
         .args(["load", &format!("http://{address}/"), "--json"])
-        .args(arguments)
-        .output()
-        .unwrap()
+        .args(arguments.words());
+    command
 }
 
 /// A number of the document, by its path.
@@ -117,10 +108,9 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub fn start(arguments: &[&str]) -> Self {
+    pub fn start(arguments: &str) -> Self {
         let mut child = probe()
-            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
-            .args(arguments)
+            .args(format!("serve --listen 127.0.0.1:0 --json {arguments}").words())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -8,13 +8,69 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 pub fn probe() -> Command {
     Command::new(env!("CARGO_BIN_EXE_nearmetal-probe"))
 }
 
+/// The words of a command line: a text is taken apart at its spaces, a list has words with spaces in them.
+pub trait Words {
+    fn words(&self) -> Vec<String>;
+}
+
+impl Words for str {
+    fn words(&self) -> Vec<String> {
+        self.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+impl Words for String {
+    fn words(&self) -> Vec<String> {
+        self.as_str().words()
+    }
+}
+
+impl<const N: usize> Words for [&str; N] {
+    fn words(&self) -> Vec<String> {
+        self.map(str::to_owned).to_vec()
+    }
+}
+
+impl Words for Vec<String> {
+    fn words(&self) -> Vec<String> {
+        self.clone()
+    }
+}
+
 /// Run the probe to its end.
-pub fn run(arguments: &[&str]) -> Output {
-    probe().args(arguments).output().expect("the probe starts")
+pub fn run(arguments: &(impl Words + ?Sized)) -> Output {
+    let output = probe().args(arguments.words()).output();
+    output.expect("the probe starts")
+}
+
+/// Each named field of a JSON value is as said; so are the named fields of the objects in it.
+macro_rules! assert_json {
+    ($value:expr, $expected:tt) => {
+        assert_json!($value, $expected, "not as expected")
+    };
+    ($value:expr, $expected:tt, $($context:tt)+) => {
+        let wrong = $crate::support::differing_fields(&$value, &serde_json::json!($expected), "");
+        assert!(wrong.is_empty(), "{}: {wrong:?} of {}", format!($($context)+), $value);
+    };
+}
+
+pub fn differing_fields(value: &Value, expected: &Value, path: &str) -> Vec<String> {
+    match expected.as_object().filter(|fields| !fields.is_empty()) {
+        Some(fields) => fields
+            .iter()
+            .flat_map(|(name, field)| {
+                differing_fields(&value[name], field, &format!("{path}/{name}"))
+            })
+            .collect(),
+        None if value == expected => Vec::new(),
+        None => vec![format!("{path} is {value}, not {expected}")],
+    }
 }
 
 pub fn text(bytes: &[u8]) -> String {
@@ -29,7 +85,7 @@ pub fn first_line(stream: impl Read) -> String {
 }
 
 /// The one JSON document on stdout.
-pub fn document(output: &Output) -> serde_json::Value {
+pub fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!(
             "no document: {error}\n{}\n{}",
@@ -37,6 +93,13 @@ pub fn document(output: &Output) -> serde_json::Value {
             text(&output.stderr)
         )
     })
+}
+
+/// A document warns of something in these words.
+#[track_caller]
+pub fn assert_warns(document: &Value, words: &str) {
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains(words), "{words}: {warnings}");
 }
 
 /// Whether namespaces can be made here; says loudly that the test is skipped when not.
@@ -102,7 +165,7 @@ pub struct Netns(String);
 impl Netns {
     pub fn new() -> Netns {
         let name = unique("nmtest");
-        ip(&["netns", "add", &name]);
+        ip(format!("netns add {name}").words());
         Netns(name)
     }
 
@@ -111,8 +174,8 @@ impl Netns {
     }
 
     /// Run `ip` inside.
-    pub fn ip(&self, arguments: &[&str]) {
-        ip(&[&["-n", &self.0], arguments].concat());
+    pub fn ip(&self, arguments: &str) {
+        ip(format!("-n {} {arguments}", self.0).words());
     }
 
     /// A command that runs inside.
@@ -129,16 +192,11 @@ impl Drop for Netns {
     }
 }
 
-fn ip(arguments: &[&str]) {
-    let output = Command::new("ip")
-        .args(arguments)
-        .output()
-        .expect("iproute2 is installed");
-    assert!(
-        output.status.success(),
-        "ip {arguments:?}: {}",
-        text(&output.stderr)
-    );
+fn ip(words: Vec<String>) {
+    let output = Command::new("ip").args(&words).output();
+    let output = output.expect("iproute2 is installed");
+    let told = text(&output.stderr);
+    assert!(output.status.success(), "ip {words:?}: {told}");
 }
 
 /// A root filesystem with busybox and the directories that the kernel's mounts need.
@@ -160,43 +218,54 @@ pub fn busybox_root(directory: &Directory) -> PathBuf {
 pub struct Held {
     pub process: Child,
     pub pid: i32,
+    /// Where its root filesystem is, if it was made for this machine alone.
+    _directory: Option<Directory>,
 }
 
 impl Held {
-    pub fn start(arguments: &[&str]) -> Held {
+    /// A machine with busybox in it; none if no machine can be made here.
+    pub fn with_busybox(test: &str, arguments: &str) -> Option<Held> {
+        if !can_make_machines(test) {
+            return None;
+        }
+        let directory = Directory::new();
+        let root = busybox_root(&directory);
+        let mut held = Held::start(&format!("--root {} {arguments}", root.display()));
+        held._directory = Some(directory);
+        Some(held)
+    }
+
+    pub fn start(arguments: &str) -> Held {
         let mut process = probe()
-            .arg("hold")
-            .args(arguments)
+            .args(format!("hold {arguments}").words())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let line = first_line(process.stdout.as_mut().unwrap());
-        let ready: serde_json::Value =
+        let ready: Value =
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("hold said '{line}'"));
         assert_eq!(ready["schema"], "hold.v1");
         Held {
             process,
             pid: i32::try_from(ready["pid"].as_i64().unwrap()).unwrap(),
+            _directory: None,
         }
     }
 
     /// A `launch` of `argv` inside.
-    pub fn launch(&self, argv: &[&str]) -> Command {
+    pub fn launch(&self, argv: &(impl Words + ?Sized)) -> Command {
         let mut command = probe();
         command
             .args(["launch", "--enter", &self.pid.to_string(), "--"])
-            .args(argv);
+            .args(argv.words());
         command
     }
 
     /// What a command inside says on stdout.
-    pub fn says(&self, argv: &[&str]) -> String {
+    pub fn says(&self, argv: &(impl Words + ?Sized)) -> String {
         let output = self.launch(argv).output().unwrap();
-        assert!(
-            output.status.success(),
-            "{argv:?}: {}",
-            text(&output.stderr)
-        );
+        let told = text(&output.stderr);
+        assert!(output.status.success(), "{:?}: {told}", argv.words());
         text(&output.stdout)
     }
 }

@@ -69,10 +69,6 @@ pub fn conversation(requests: usize, size: usize, piece: usize) -> Talk {
 }
 
 pub fn conversation_of(mut talk: Talk, requests: usize, size: usize, piece: usize) -> Talk {
-    talk.now += 2 * PLAIN.delay;
-    for _ in 0..3 {
-        talk.now += PLAIN.delay;
-    }
     talk.now = BEGIN;
     talk.handshake();
     for (number, packet) in talk.packets.iter_mut().enumerate() {

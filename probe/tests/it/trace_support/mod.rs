@@ -19,25 +19,29 @@ impl Talk {
     pub fn trace(&self) -> Value {
         trace(&Pcap::default().file(&self.packets))
     }
+
+    /// The same, and each request's object.
+    pub fn trace_requests(&self) -> (Value, Vec<Value>) {
+        trace_requests(&[&Pcap::default().file(&self.packets)])
+    }
 }
 
 /// Run `trace --json` on captures.
-pub fn run_trace(files: &[&[u8]], more: &[&str]) -> (Output, Directory) {
+pub fn run_trace(files: &[&[u8]], more: &str) -> (Output, Directory) {
     let directory = Directory::new();
-    let mut arguments = vec!["trace".to_owned(), "--json".to_owned()];
+    let mut arguments = "trace --json".words();
     for (number, bytes) in files.iter().enumerate() {
         let path = directory.join(&format!("{number}.pcap"));
         std::fs::write(&path, bytes).unwrap();
         arguments.push(path.display().to_string());
     }
-    arguments.extend(more.iter().map(|argument| argument.to_string()));
-    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    arguments.extend(more.words());
     (run(&arguments), directory)
 }
 
 /// The document of one capture.
 pub fn trace(file: &[u8]) -> Value {
-    let (output, _directory) = run_trace(&[file], &[]);
+    let (output, _directory) = run_trace(&[file], "");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     document(&output)
 }
@@ -46,7 +50,7 @@ pub fn trace(file: &[u8]) -> Value {
 pub fn trace_requests(files: &[&[u8]]) -> (Value, Vec<Value>) {
     let lines = Directory::new();
     let path = lines.join("requests.jsonl");
-    let (output, _directory) = run_trace(files, &["--requests", path.to_str().unwrap()]);
+    let (output, _directory) = run_trace(files, &format!("--requests {}", path.display()));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let text = std::fs::read_to_string(path).unwrap();
     let requests = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -55,7 +59,7 @@ pub fn trace_requests(files: &[&[u8]]) -> (Value, Vec<Value>) {
 
 /// Each request's object of a conversation that was captured whole.
 pub fn requests(talk: &Talk) -> Vec<Value> {
-    trace_requests(&[&Pcap::default().file(&talk.packets)]).1
+    talk.trace_requests().1
 }
 
 /// The named fields of an object as numbers, in their order.

@@ -61,10 +61,7 @@ fn tunnelled() -> Vec<u8> {
     other.handshake();
     other.ask("GET");
     talk.packets.append(&mut other.packets);
-    let pcap = Pcap {
-        link: Link::Raw,
-        ..Pcap::default()
-    };
+    let pcap = Pcap::of_link(Link::Raw);
     let records = talk.packets.iter().flat_map(|packet| {
         let inner = frame(packet, Link::Ethernet);
         let length = inner.len() as u16;

@@ -26,19 +26,8 @@ pub fn server(document: &Value) -> [u64; 6] {
 
 /// Whatever happened to its segments, the reply was whole in the end.
 pub fn assert_whole(document: &Value) {
-    assert_eq!(
-        numbers(
-            &document["each_request"]["response_bytes"],
-            ["min", "count"]
-        ),
-        [reply(9000).len() as u64, 1]
-    );
-    assert_eq!(
-        numbers(&document["each_request"]["total_ns"], ["count"]),
-        [1]
-    );
-    assert_eq!(
-        numbers(document, ["requests", "unanswered", "unasked"]),
-        [1, 0, 0]
-    );
+    assert_json!(document, {
+        "requests": 1, "unanswered": 0, "unasked": 0,
+        "each_request": {"response_bytes": {"min": reply(9000).len(), "count": 1}, "total_ns": {"count": 1}},
+    });
 }

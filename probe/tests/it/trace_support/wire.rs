@@ -221,6 +221,28 @@ impl Default for Pcap {
 }
 
 impl Pcap {
+    /// With so many bytes of each packet.
+    pub fn cut_at(snap: usize) -> Pcap {
+        Pcap {
+            snap,
+            ..Pcap::default()
+        }
+    }
+
+    pub fn of_link(link: Link) -> Pcap {
+        Pcap {
+            link,
+            ..Pcap::default()
+        }
+    }
+
+    pub fn in_order(is_big_endian: bool) -> Pcap {
+        Pcap {
+            is_big_endian,
+            ..Pcap::default()
+        }
+    }
+
     pub fn u16(&self, number: u16) -> Vec<u8> {
         match self.is_big_endian {
             true => number.to_be_bytes().to_vec(),

@@ -1,9 +1,6 @@
 //! `bystanders`: what may run on CPUs that are to be kept for something else, and moving it away and back.
 
-use std::io::Read;
 use std::process::ExitCode;
-
-use anyhow::Context;
 
 use ground::kernel::Kernel;
 use ground::output;
@@ -60,12 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             output::print_result(&moves::move_away(&kernel, &kept), args.json)?;
         }
         BystandersAction::Back => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .context("cannot read stdin")?;
-            let before: Document = serde_json::from_str(&text)
-                .context("stdin is no document that `list --json` printed")?;
+            let before = output::read_document()?;
             output::print_result(&moves::move_back(&kernel, &before)?, args.json)?;
         }
     }

@@ -208,10 +208,8 @@ mod tests {
         laid.add_thread(13, 0, "0");
         laid.add_thread(14, bound_thread, "0-1");
         let listed = list_laid(&laid);
-        assert_eq!(
-            listed.movable.keys().collect::<Vec<_>>(),
-            ["irq:5", "irq:default", "task:11:77"]
-        );
+        let movable = ["irq:5", "irq:default", "task:11:77"];
+        assert_eq!(listed.movable.keys().collect::<Vec<_>>(), movable);
         assert_eq!(listed.movable["task:11:77"].name, "a (b) c");
         assert_eq!(listed.fixed.keys().collect::<Vec<_>>(), ["task:14:77"]);
     }
@@ -246,13 +244,8 @@ mod tests {
         move_away(&laid.kernel_view(), &first_cpu());
         laid.write("proc/irq/5/smp_affinity_list", "1");
         let done = move_back(&laid.kernel_view(), &before).unwrap();
-        assert_eq!(
-            done.left
-                .iter()
-                .map(|left| left.key.as_str())
-                .collect::<Vec<_>>(),
-            ["irq:5"]
-        );
+        let left: Vec<_> = done.left.iter().map(|left| &*left.key).collect();
+        assert_eq!(left, ["irq:5"]);
         assert_eq!(laid.read_line(5), "1");
     }
 
@@ -261,13 +254,11 @@ mod tests {
         let laid = Laid::create_empty("ended");
         let mut before = list_laid(&laid);
         // Of that start, nobody is.
-        before.movable.insert(
-            "task:1:1".to_owned(),
-            Bystander {
-                name: "gone".to_owned(),
-                cpus: "0-1".to_owned(),
-            },
-        );
+        let gone = Bystander {
+            name: "gone".to_owned(),
+            cpus: "0-1".to_owned(),
+        };
+        before.movable.insert("task:1:1".to_owned(), gone);
         assert_eq!(move_back(&laid.kernel_view(), &before).unwrap().gone, 1);
     }
 

@@ -121,10 +121,8 @@ mod tests {
         laid.add_started_thread(33, 32, NOW + 5, 0, "2");
         laid.add_started_thread(34, 20, NOW, 0, "0");
         let told = let_loose(&laid, &before, &[]);
-        assert_eq!(
-            told,
-            expected_masks([(31, "0-2"), (32, "1-2"), (33, "1-2")])
-        );
+        let wanted = expected_masks([(31, "0-2"), (32, "1-2"), (33, "1-2")]);
+        assert_eq!(told, wanted);
     }
 
     #[test]

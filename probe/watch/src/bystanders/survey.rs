@@ -21,15 +21,11 @@ pub fn list_bystanders(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Documen
     let mut movable = BTreeMap::new();
     let mut fixed = BTreeMap::new();
     for shown in threads::read_all_threads(kernel).filter(|shown| shown.stands_by(&kept)) {
-        let kind = if shown.is_bound {
-            &mut fixed
-        } else {
-            &mut movable
+        let bystander = describe_bystander(&shown.name, &shown.cpus);
+        match shown.is_bound {
+            true => fixed.insert(shown.thread.format_key(), bystander),
+            false => movable.insert(shown.thread.format_key(), bystander),
         };
-        kind.insert(
-            shown.thread.format_key(),
-            describe_bystander(&shown.name, &shown.cpus),
-        );
     }
     let mut elsewhere = Vec::new();
     for (key, bystander) in interrupts_on(kernel, &kept) {
@@ -87,7 +83,7 @@ pub fn where_now(kernel: &Kernel, key: &str) -> Option<CpuList> {
     match key {
         "irq:default" => masks::parse(&kernel.read_text(DEFAULT_IRQ)?),
         "workqueue" => masks::parse(&kernel.read_text(WORKQUEUE)?),
-        line => kernel.read_text(irq_file(line)?)?.parse().ok(),
+        line => kernel.read_parsed(irq_file(line)?),
     }
 }
 
@@ -100,10 +96,7 @@ pub fn irq_file(key: &str) -> Option<String> {
 /// The CPUs that an interrupt line is served by, of those that may; nothing where the kernel does not tell.
 fn served_by(kernel: &Kernel, key: &str) -> Option<CpuList> {
     let number: u32 = key.strip_prefix("irq:")?.parse().ok()?;
-    kernel
-        .read_text(format!("/proc/irq/{number}/effective_affinity_list"))?
-        .parse()
-        .ok()
+    kernel.read_parsed(format!("/proc/irq/{number}/effective_affinity_list"))
 }
 
 fn now_ticks(kernel: &Kernel) -> anyhow::Result<u64> {

@@ -21,8 +21,6 @@ use ground::{interrupt, output, timestamped};
 const FUTILE_TIMEOUTS: i64 = 3;
 /// The same when the other machine said that nobody listens.
 const REFUSED_PATIENCE: Duration = Duration::from_millis(300);
-const GOODBYE_PATIENCE: Duration = Duration::from_millis(100);
-const GOODBYES: u64 = 3;
 
 pub fn run(args: &AskArgs) -> anyhow::Result<ExitCode> {
     let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
@@ -31,7 +29,6 @@ pub fn run(args: &AskArgs) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot reach {}; is there a route to it?", args.server))?;
     let exchanges =
         ask_all(&socket, args, stop).with_context(|| format!("cannot ask {}", args.server))?;
-    say_goodbye(&socket);
     let Some(last) = exchanges.last() else {
         bail!(
             "nobody answers at {}; is `clock serve` running there?",
@@ -49,10 +46,9 @@ pub fn run(args: &AskArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn connect_socket(args: &AskArgs) -> io::Result<UdpSocket> {
-    let any = if args.server.is_ipv4() {
-        "0.0.0.0:0"
-    } else {
-        "[::]:0"
+    let any = match args.server.is_ipv4() {
+        true => "0.0.0.0:0",
+        false => "[::]:0",
     };
     let socket = UdpSocket::bind(any)?;
     socket.connect(args.server)?;
@@ -221,23 +217,4 @@ fn receive_packet(socket: &UdpSocket, until_ns: i64) -> io::Result<PacketArrival
 
 fn to_nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// Tell the server that this was all; it may be gone already.
-fn say_goodbye(socket: &UdpSocket) {
-    for attempt in 0..GOODBYES {
-        let goodbye = Packet::new(Kind::Goodbye, u64::MAX - attempt);
-        let until_ns = monotonic_ns().saturating_add(to_nanoseconds(GOODBYE_PATIENCE));
-        if socket.send(&goodbye.to_bytes()).is_err() {
-            return;
-        }
-        loop {
-            match receive_packet(socket, until_ns) {
-                Ok(PacketArrival::Answer(packet, _)) if packet.kind == Kind::GoodbyeToo => return,
-                Ok(PacketArrival::Answer(..)) => {}
-                Ok(PacketArrival::Nothing) => break,
-                Ok(PacketArrival::Refusal) | Err(_) => return,
-            }
-        }
-    }
 }

@@ -36,9 +36,6 @@ struct ServeArgs {
     /// Listen here (UDP); port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
-    /// End when the first who asked has said goodbye
-    #[arg(long)]
-    once: bool,
     /// End after this time
     #[arg(long = "for", value_name = "DURATION", value_parser = units::parse_duration)]
     limit: Option<Duration>,

@@ -6,18 +6,9 @@ pub const SIZE: usize = MAGIC.len() + 6 * 8 + NAME_LENGTH;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    Question,
-    Answer,
-    Goodbye,
-    GoodbyeToo,
+    Question = 1,
+    Answer = 2,
 }
-
-const KINDS: [(u64, Kind); 4] = [
-    (1, Kind::Question),
-    (2, Kind::Answer),
-    (3, Kind::Goodbye),
-    (4, Kind::GoodbyeToo),
-];
 
 /// Times are nanoseconds since the epoch by the teller's CLOCK_REALTIME; those not known yet are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +41,6 @@ impl Packet {
     }
 
     pub fn to_bytes(&self) -> [u8; SIZE] {
-        let kind = KINDS
-            .iter()
-            .find(|(_, kind)| *kind == self.kind)
-            .map_or(0, |(number, _)| *number);
         let times = [
             self.asked_ns,
             self.received_ns,
@@ -63,14 +50,13 @@ impl Packet {
         let mut bytes = [0; SIZE];
         let fields = MAGIC
             .into_iter()
-            .chain(kind.to_be_bytes())
+            .chain((self.kind as u64).to_be_bytes())
             .chain(self.sequence.to_be_bytes())
             .chain(times.into_iter().flat_map(i64::to_be_bytes))
             .chain(self.source.bytes().take(NAME_LENGTH));
-        bytes
-            .iter_mut()
-            .zip(fields)
-            .for_each(|(to, from)| *to = from);
+        for (to, from) in bytes.iter_mut().zip(fields) {
+            *to = from;
+        }
         bytes
     }
 
@@ -78,23 +64,16 @@ impl Packet {
     pub fn from_bytes(bytes: &[u8]) -> Option<Packet> {
         let fields = bytes.strip_prefix(&MAGIC).filter(|_| bytes.len() == SIZE)?;
         let word = |index: usize| {
-            fields
-                .get(index * 8..index * 8 + 8)?
-                .try_into()
-                .ok()
-                .map(u64::from_be_bytes)
+            let bytes = fields.get(index * 8..)?.first_chunk()?;
+            Some(u64::from_be_bytes(*bytes))
         };
         let time = |index: usize| word(index).map(|word| word as i64);
-        let name = &fields[6 * 8..];
-        let name = &name[..name
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(name.len())];
+        let name = fields[6 * 8..].split(|&byte| byte == 0).next()?;
+        let kinds = [Kind::Question, Kind::Answer];
         Some(Packet {
-            kind: KINDS
-                .iter()
-                .find(|(number, _)| Some(*number) == word(0))
-                .map(|(_, kind)| *kind)?,
+            kind: kinds
+                .into_iter()
+                .find(|kind| Some(*kind as u64) == word(0))?,
             sequence: word(1)?,
             asked_ns: time(2)?,
             received_ns: time(3)?,

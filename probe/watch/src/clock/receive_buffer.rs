@@ -23,10 +23,9 @@ mod tests {
         enlarge_buffer(&reader).unwrap();
         let is_permitted = rustix::process::geteuid().is_root();
         let sent = if is_permitted { 2000 } else { 100 };
+        let address = reader.local_addr().unwrap();
         for _ in 0..sent {
-            writer
-                .send_to(&[0; 64], reader.local_addr().unwrap())
-                .unwrap();
+            writer.send_to(&[0; 64], address).unwrap();
         }
         reader.set_nonblocking(true).unwrap();
         let waited = (0..sent).take_while(|_| reader.recv(&mut [0; 64]).is_ok());

@@ -49,44 +49,28 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         if left.is_some_and(|left| left.is_zero()) {
             break;
         }
-        let said = answer_one(&socket, left, &source).context("cannot answer")?;
-        if args.once && said == Some(Kind::Goodbye) {
-            break;
-        }
+        answer_one(&socket, left, &source).context("cannot answer")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Wait for one packet and answer it; tells its kind, or nothing when none came or it made no sense.
-fn answer_one(
-    socket: &UdpSocket,
-    limit: Option<Duration>,
-    source: &str,
-) -> io::Result<Option<Kind>> {
+/// Wait for one packet, and answer it if it is a question.
+fn answer_one(socket: &UdpSocket, limit: Option<Duration>, source: &str) -> io::Result<()> {
     // One byte more than a packet, so that a longer one is seen to be foreign.
     let mut buffer = [0; SIZE + 1];
     socket.set_read_timeout(limit)?;
     let asker = match socket.peek_from(&mut buffer) {
         Ok((_, asker)) => asker,
-        Err(error) => {
-            return if is_nothing(&error) {
-                Ok(None)
-            } else {
-                Err(error)
-            };
-        }
+        Err(error) if is_nothing(&error) => return Ok(()),
+        Err(error) => return Err(error),
     };
     let (length, received_ns) = timestamped::receive_stamped(socket, &mut buffer)?;
-    let Some(question) = Packet::from_bytes(&buffer[..length]) else {
-        return Ok(None);
-    };
-    let kind = match question.kind {
-        Kind::Question => Kind::Answer,
-        Kind::Goodbye => Kind::GoodbyeToo,
-        Kind::Answer | Kind::GoodbyeToo => return Ok(None),
+    let packet = Packet::from_bytes(&buffer[..length]);
+    let Some(question) = packet.filter(|packet| packet.kind == Kind::Question) else {
+        return Ok(());
     };
     let mut answer = Packet {
-        kind,
+        kind: Kind::Answer,
         received_ns,
         source: source.to_owned(),
         ..question
@@ -95,7 +79,7 @@ fn answer_one(
     answer.answered_ns = timing::realtime_ns();
     // An asker that is gone or cannot be reached is its own loss.
     let _ = socket.send_to(&answer.to_bytes(), asker);
-    Ok(Some(question.kind))
+    Ok(())
 }
 
 /// Whether an error of receiving means only that there was nothing, or that an earlier answer did not arrive.

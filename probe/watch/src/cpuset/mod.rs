@@ -4,7 +4,6 @@
 //! gets back just what they asked for, before or meanwhile (Documentation/admin-guide/cgroup-v2.rst and
 //! cgroup-v1/cpusets.rst of the kernel; user_cpus_ptr in kernel/sched/core.c).
 
-use std::io::Read;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -57,18 +56,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let kept = cpus.leaving_others(&kernel)?;
             output::print_result(&survey::survey_cpus(&kernel, &kept)?, args.json)?;
         }
-        CpusetAction::Apart => output::print_result(&set_apart(&kernel, &read()?)?, args.json)?,
-        CpusetAction::Back => output::print_result(&put_back(&kernel, &read()?)?, args.json)?,
+        CpusetAction::Apart => {
+            let wanted = output::read_document()?;
+            output::print_result(&set_apart(&kernel, &wanted)?, args.json)?;
+        }
+        CpusetAction::Back => {
+            let before = output::read_document()?;
+            output::print_result(&put_back(&kernel, &before)?, args.json)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn read() -> anyhow::Result<Document> {
-    let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .context("cannot read stdin")?;
-    serde_json::from_str(&text).context("stdin is no document that `list --json` printed")
 }
 
 fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {

@@ -50,13 +50,12 @@ pub fn survey_cpus(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> 
 
 /// Whether our group is there, with the CPUs that it is to have.
 fn stands_apart(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> bool {
-    let text = |file| kernel.read_text(format!("{}/{file}", there.group));
-    let cpus: Option<CpuList> = text("cpuset.cpus").and_then(|text| text.parse().ok());
+    let cpus: Option<CpuList> = kernel.read_parsed(format!("{}/cpuset.cpus", there.group));
     match there.version {
         Version::First => cpus.is_some_and(|cpus| !cpus.overlaps(kept)),
         Version::Second => {
-            cpus.as_ref() == Some(kept)
-                && text("cpuset.cpus.partition").as_deref() == Some("isolated")
+            let kind = kernel.read_text(format!("{}/cpuset.cpus.partition", there.group));
+            cpus.as_ref() == Some(kept) && kind.as_deref() == Some("isolated")
         }
     }
 }
@@ -110,10 +109,7 @@ fn narrow_group(
         .filter_map(|one| narrow_group(kernel, one, kept, found))
         .flat_map(|cpus| cpus.as_slice().to_vec())
         .collect();
-    let cpus: CpuList = kernel
-        .read_text(format!("{group}/cpuset.cpus"))?
-        .parse()
-        .ok()?;
+    let cpus: CpuList = kernel.read_parsed(format!("{group}/cpuset.cpus"))?;
     let has_its_own = || put_there(group_members(kernel, group).iter(), kept).is_some();
     let rest = cpus.exclude(kept).filter(|_| !has_its_own());
     let apart = rest
@@ -143,8 +139,7 @@ fn put_there<'a>(
 
 /// Whether some of these CPUs belong to a partition that somebody else has made.
 fn taken_by_partition(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> Option<String> {
-    let text = kernel.read_text(format!("{}/cpuset.cpus.effective", there.root))?;
-    let left: CpuList = text.parse().ok()?;
+    let left = kernel.read_parsed(format!("{}/cpuset.cpus.effective", there.root))?;
     let cpus = kept.exclude(&left)?;
     (!hierarchy::is_there(kernel, there))
         .then(|| format!("CPU {cpus} belongs to another cpuset partition already"))
@@ -235,10 +230,8 @@ mod tests {
         laid.write("sys/devices/system/cpu/isolated", "1");
         assert!(why().contains("booted with isolcpus=1"));
         laid.set_mounts("rw", "rw,cpu,cpuset");
-        assert_eq!(
-            why(),
-            format!("a control group at {ROOT} would change cpu too")
-        );
+        let shared = format!("a control group at {ROOT} would change cpu too");
+        assert_eq!(why(), shared);
         laid.set_mounts("ro", "rw,cpuset");
         assert!(why().ends_with("mounted read-only"));
         laid.write("proc/sys/kernel/osrelease", "6.1.0-1-amd64");

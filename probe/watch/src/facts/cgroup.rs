@@ -33,7 +33,7 @@ pub fn read_limits(kernel: &Kernel) -> CgroupLimits {
             .reduce(f64::min),
         memory_bytes: smallest("memory", memory_limit),
         processes: smallest("pids", |kernel, group| {
-            kernel.read_number(group.join("pids.max"))
+            kernel.read_parsed(group.join("pids.max"))
         }),
     }
 }
@@ -90,14 +90,8 @@ fn cpu_quota(kernel: &Kernel, group: &Path) -> Option<f64> {
             (quota.parse().ok()?, period.parse().ok()?)
         }
         None => (
-            kernel
-                .read_text(group.join("cpu.cfs_quota_us"))?
-                .parse()
-                .ok()?,
-            kernel
-                .read_text(group.join("cpu.cfs_period_us"))?
-                .parse()
-                .ok()?,
+            kernel.read_parsed(group.join("cpu.cfs_quota_us"))?,
+            kernel.read_parsed(group.join("cpu.cfs_period_us"))?,
         ),
     };
     (quota > 0.0 && period > 0.0).then(|| quota / period)
@@ -107,83 +101,61 @@ fn memory_limit(kernel: &Kernel, group: &Path) -> Option<u64> {
     // Version 1 writes "none" as the largest number of whole pages.
     const NO_LIMIT: u64 = 1 << 62;
     kernel
-        .read_number(group.join("memory.max"))
-        .or_else(|| kernel.read_number(group.join("memory.limit_in_bytes")))
+        .read_parsed(group.join("memory.max"))
+        .or_else(|| kernel.read_parsed(group.join("memory.limit_in_bytes")))
         .filter(|&limit| limit < NO_LIMIT)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+    use crate::sample_kernel::Laid;
 
-    fn lay_out(name: &str, files: &[(&str, &str)]) -> (PathBuf, Kernel) {
-        let root =
-            std::env::temp_dir().join(format!("nearmetal-cgroup-{name}-{}", std::process::id()));
+    fn limits_of(name: &str, files: &[(&str, &str)]) -> CgroupLimits {
+        let laid = Laid::create_empty(name);
         for (path, text) in files {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            laid.write(path, text);
         }
-        (root.clone(), Kernel::at_root(root))
+        read_limits(&laid.kernel_view())
     }
 
     #[test]
     fn version_2_takes_the_strictest_of_the_groups_above() {
-        let (root, kernel) = lay_out(
-            "v2",
-            &[
-                ("proc/self/cgroup", "0::/a/b\n"),
-                (
-                    "proc/self/mountinfo",
-                    "1 2 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-                ),
-                ("sys/fs/cgroup/a/cpu.max", "50000 100000\n"),
-                ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
-                ("sys/fs/cgroup/a/memory.max", "1048576\n"),
-                ("sys/fs/cgroup/a/b/memory.max", "2097152\n"),
-                ("sys/fs/cgroup/a/b/pids.max", "max\n"),
-            ],
-        );
+        let mount = "1 2 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let files = [
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("proc/self/mountinfo", mount),
+            ("sys/fs/cgroup/a/cpu.max", "50000 100000\n"),
+            ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+            ("sys/fs/cgroup/a/memory.max", "1048576\n"),
+            ("sys/fs/cgroup/a/b/memory.max", "2097152\n"),
+            ("sys/fs/cgroup/a/b/pids.max", "max\n"),
+        ];
         let expected = CgroupLimits {
             cpu_quota: Some(0.5),
             memory_bytes: Some(1 << 20),
             processes: None,
         };
-        assert_eq!(read_limits(&kernel), expected);
-        fs::remove_dir_all(root).unwrap();
+        assert_eq!(limits_of("cgroup-v2", &files), expected);
     }
 
     #[test]
     fn version_1_is_read_by_controller_and_in_a_container() {
-        let (root, kernel) = lay_out(
-            "v1",
-            &[
-                (
-                    "proc/self/cgroup",
-                    "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n0::/\n",
-                ),
-                (
-                    "proc/self/mountinfo",
-                    "1 2 0:1 /docker/x /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
-                 1 2 0:1 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
-                ),
-                ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000\n"),
-                ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
-                (
-                    "sys/fs/cgroup/memory/memory.limit_in_bytes",
-                    "9223372036854771712\n",
-                ),
-            ],
-        );
-        assert_eq!(
-            read_limits(&kernel),
-            CgroupLimits {
-                cpu_quota: Some(1.5),
-                ..CgroupLimits::default()
-            }
-        );
-        fs::remove_dir_all(root).unwrap();
+        let mounts = "1 2 0:1 /docker/x /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+                      1 2 0:1 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        let groups = "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n0::/\n";
+        let unlimited = "9223372036854771712\n";
+        let files = [
+            ("proc/self/cgroup", groups),
+            ("proc/self/mountinfo", mounts),
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", unlimited),
+        ];
+        let expected = CgroupLimits {
+            cpu_quota: Some(1.5),
+            ..CgroupLimits::default()
+        };
+        assert_eq!(limits_of("cgroup-v1", &files), expected);
     }
 }

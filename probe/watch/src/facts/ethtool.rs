@@ -165,13 +165,9 @@ mod tests {
 
     #[test]
     fn loopback_answers() {
-        let features = Ethtool::new().unwrap().read_features("lo");
+        let ethtool = Ethtool::new().unwrap();
+        let features = ethtool.read_features("lo");
         assert_eq!(features.get("loopback"), Some(&Feature::FixedOn));
-        assert!(
-            Ethtool::new()
-                .unwrap()
-                .read_features("no-such-link")
-                .is_empty()
-        );
+        assert!(ethtool.read_features("no-such-link").is_empty());
     }
 }

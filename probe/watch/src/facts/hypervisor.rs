@@ -122,17 +122,13 @@ mod tests {
 
     fn name_machine(files: &[(&str, &str)]) -> Option<String> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let laid = Laid::create_empty(&format!(
-            "beneath-{}",
-            NUMBER.fetch_add(1, Ordering::Relaxed)
-        ));
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let laid = Laid::create_empty(&format!("beneath-{number}"));
         for (name, text) in files {
             laid.write(name, text);
         }
-        name_hypervisor(
-            &laid.kernel_view(),
-            &read_virtualization(&laid.kernel_view()),
-        )
+        let kernel = laid.kernel_view();
+        name_hypervisor(&kernel, &read_virtualization(&kernel))
     }
 
     const ARM: (&str, &str) = (
@@ -144,49 +140,35 @@ mod tests {
 
     #[test]
     fn a_virtual_arm_machine_is_known_by_its_firmware() {
-        let of = |files: &[(&str, &str)]| name_machine(&[&[ARM], files].concat());
-        let amazon = (VENDOR, "Amazon EC2\n");
-        assert_eq!(
-            of(&[amazon, (PRODUCT, "c7g.large\n")]).as_deref(),
-            Some("Amazon EC2")
-        );
-        assert_eq!(of(&[amazon, (PRODUCT, "c7g.metal\n")]), None);
-        assert_eq!(
-            of(&[(VENDOR, "QEMU\n"), (PRODUCT, "KVM Virtual Machine\n")]).as_deref(),
-            Some("KVM Virtual Machine")
-        );
-        let azure = [
-            (VENDOR, "Microsoft Corporation\n"),
-            (PRODUCT, "Virtual Machine\n"),
-        ];
-        assert_eq!(of(&azure).as_deref(), Some("Virtual Machine"));
-        let surface = [(VENDOR, "Microsoft Corporation\n"), (PRODUCT, "Surface\n")];
-        assert_eq!(of(&surface), None);
-        assert_eq!(of(&[(VENDOR, "Ampere\n"), (PRODUCT, "Mt. Jade\n")]), None);
+        for (vendor, product, wanted) in [
+            ("Amazon EC2", "c7g.large", Some("Amazon EC2")),
+            ("Amazon EC2", "c7g.metal", None),
+            ("QEMU", "KVM Virtual Machine", Some("KVM Virtual Machine")),
+            (
+                "Microsoft Corporation",
+                "Virtual Machine",
+                Some("Virtual Machine"),
+            ),
+            ("Microsoft Corporation", "Surface", None),
+            ("Ampere", "Mt. Jade", None),
+        ] {
+            let [vendor, product] = [vendor, product].map(|name| format!("{name}\n"));
+            let found = name_machine(&[ARM, (VENDOR, &vendor), (PRODUCT, &product)]);
+            assert_eq!(found.as_deref(), wanted, "{vendor} {product}");
+        }
     }
 
     #[test]
     fn a_machine_without_dmi_is_known_by_its_device_tree() {
         let compatible = "proc/device-tree/compatible";
-        assert_eq!(
-            name_machine(&[ARM, (compatible, "linux,dummy-virt\0")]).as_deref(),
-            Some("linux,dummy-virt")
-        );
-        assert_eq!(
-            name_machine(&[
-                ARM,
-                (
-                    "proc/device-tree/hypervisor/compatible",
-                    "xen,xen-4.17\0xen,xen\0"
-                )
-            ])
-            .as_deref(),
-            Some("xen,xen-4.17")
-        );
-        assert_eq!(
-            name_machine(&[ARM, (compatible, "raspberrypi,4-model-b\0brcm,bcm2711\0")]),
-            None
-        );
+        let hypervisor = "proc/device-tree/hypervisor/compatible";
+        for (file, text, wanted) in [
+            (compatible, "linux,dummy-virt\0", Some("linux,dummy-virt")),
+            (hypervisor, "xen,xen-4.17\0xen,xen\0", Some("xen,xen-4.17")),
+            (compatible, "raspberrypi,4-model-b\0brcm,bcm2711\0", None),
+        ] {
+            assert_eq!(name_machine(&[ARM, (file, text)]).as_deref(), wanted);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use ground::kernel::{Kernel, value_of};
+use ground::kernel::{Kernel, name_architecture, value_of};
 use ground::output;
 
 mod cgroup;
@@ -142,7 +142,7 @@ fn kernel_facts(kernel: &Kernel) -> KernelFacts {
     KernelFacts {
         release: name.release().to_string_lossy().into_owned(),
         version: name.version().to_string_lossy().into_owned(),
-        architecture: name.machine().to_string_lossy().into_owned(),
+        architecture: name_architecture(),
         command_line: kernel.read_text("proc/cmdline"),
         boot_id: kernel.read_text("proc/sys/kernel/random/boot_id"),
         uptime_seconds: kernel.read_text("proc/uptime").and_then(seconds),
@@ -210,12 +210,9 @@ mod tests {
 
     #[test]
     fn a_machine_that_shows_nothing_still_gives_facts() {
-        let facts = gather_facts(
-            &Kernel::at_root("/nonexistent"),
-            &[PathBuf::from("/nonexistent")],
-        )
-        .unwrap();
-        let document = serde_json::to_value(&facts).unwrap();
+        let kernel = Kernel::at_root("/nonexistent");
+        let facts = gather_facts(&kernel, &[PathBuf::from("/nonexistent")]);
+        let document = serde_json::to_value(facts.unwrap()).unwrap();
         assert_eq!(document["schema"], "facts.v1");
         assert_eq!(document["sysctls"], serde_json::json!({}));
         assert!(document["hashes"]["/nonexistent"].is_null());

@@ -119,10 +119,8 @@ mod tests {
 
     #[test]
     fn flags_are_sorted_and_of_the_first_processor() {
-        assert_eq!(
-            parse_flags("flags\t\t: sse fpu\nflags\t\t: avx\n"),
-            ["fpu", "sse"]
-        );
+        let flags = parse_flags("flags\t\t: sse fpu\nflags\t\t: avx\n");
+        assert_eq!(flags, ["fpu", "sse"]);
         assert_eq!(parse_flags("Features\t: fp asimd\n"), ["asimd", "fp"]);
     }
 }

@@ -82,8 +82,8 @@ fn block_device(kernel: &Kernel, name: &str) -> BlockDevice {
     let read = |file: &str| kernel.read_text(format!("sys/block/{name}/{file}"));
     BlockDevice {
         bytes: kernel
-            .read_number(format!("sys/block/{name}/size"))
-            .and_then(|sectors| sectors.checked_mul(SECTOR)),
+            .read_parsed(format!("sys/block/{name}/size"))
+            .and_then(|sectors: u64| sectors.checked_mul(SECTOR)),
         rotational: read("queue/rotational").map(|flag| flag == "1"),
         model: read("device/model"),
         scheduler: read("queue/scheduler").map(|choices| bracketed_choice(&choices).to_owned()),

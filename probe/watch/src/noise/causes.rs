@@ -133,37 +133,20 @@ mod tests {
 
     #[test]
     fn only_lines_that_fired_on_this_cpu_are_told() {
-        let thread = ThreadCounts::default();
-        let causes = causes_between(
-            1,
-            [&sample_counts(100, 0), &sample_counts(102, 3)],
-            &[thread, thread],
-        );
+        let counts = [sample_counts(100, 0), sample_counts(102, 3)];
+        let causes = causes_between(1, counts.each_ref(), &[ThreadCounts::default(); 2]);
         assert_eq!((causes.local_timer, causes.interrupts.len()), (Some(2), 1));
-        assert_eq!(
-            (
-                causes.interrupts[0].line.as_str(),
-                causes.interrupts[0].count
-            ),
-            ("LOC", 2)
-        );
-        assert_eq!(
-            causes.steal_ns,
-            Some(3 * 1_000_000_000 / rustix::param::clock_ticks_per_second())
-        );
+        let fired = &causes.interrupts[0];
+        assert_eq!((fired.line.as_str(), fired.count), ("LOC", 2));
+        let stolen = 3 * 1_000_000_000 / rustix::param::clock_ticks_per_second();
+        assert_eq!(causes.steal_ns, Some(stolen));
     }
 
     #[test]
     fn what_cannot_be_known_is_absent() {
-        let thread = ThreadCounts::default();
-        let causes = causes_between(
-            7,
-            [&sample_counts(1, 0), &sample_counts(2, 0)],
-            &[thread, thread],
-        );
-        assert_eq!(
-            (causes.local_timer, causes.steal_ns, causes.waited_ns),
-            (None, None, None)
-        );
+        let counts = [sample_counts(1, 0), sample_counts(2, 0)];
+        let causes = causes_between(7, counts.each_ref(), &[ThreadCounts::default(); 2]);
+        assert_eq!(causes.local_timer, None);
+        assert_eq!((causes.steal_ns, causes.waited_ns), (None, None));
     }
 }

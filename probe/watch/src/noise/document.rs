@@ -9,7 +9,7 @@ use ground::place::CpuList;
 
 use super::Listener;
 use super::causes::Causes;
-use super::listen::Heard;
+use super::listen::{ClockResolution, Heard};
 
 /// The noise of CPUs that were listened to at the same time.
 #[derive(Serialize, JsonSchema)]
@@ -30,17 +30,10 @@ pub struct CpuNoise {
     pub elapsed_ns: i64,
     pub readings: u64,
     /// From one reading of the clock to the next, when nothing is in the way.
-    pub resolution_ns: ResolutionDocument,
+    pub resolution_ns: ClockResolution,
     pub threshold_ns: i64,
     pub gaps: Gaps,
     pub causes: Causes,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub struct ResolutionDocument {
-    pub min: i64,
-    pub median: i64,
-    pub p99: i64,
 }
 
 /// Times in which the listener did not run, from the threshold on.
@@ -88,11 +81,7 @@ pub fn cpu_noise(kernel: &Kernel, listener: Listener, causes: Causes, epoch_ns: 
         time_ns: heard.begin_ns + epoch_ns,
         elapsed_ns: heard.elapsed_ns,
         readings: heard.readings,
-        resolution_ns: ResolutionDocument {
-            min: resolution.min_ns,
-            median: resolution.median_ns,
-            p99: resolution.p99_ns,
-        },
+        resolution_ns: resolution,
         threshold_ns,
         gaps: build_gaps(&heard, epoch_ns),
         causes,
@@ -100,9 +89,8 @@ pub fn cpu_noise(kernel: &Kernel, listener: Listener, causes: Causes, epoch_ns: 
 }
 
 fn is_listed(kernel: &Kernel, list: &str, cpu: u32) -> bool {
-    let text = kernel.read_text(format!("sys/devices/system/cpu/{list}"));
-    text.and_then(|text| text.parse::<CpuList>().ok())
-        .is_some_and(|cpus| cpus.as_slice().contains(&(cpu as usize)))
+    let cpus: Option<CpuList> = kernel.read_parsed(format!("sys/devices/system/cpu/{list}"));
+    cpus.is_some_and(|cpus| cpus.as_slice().contains(&(cpu as usize)))
 }
 
 fn build_gaps(heard: &Heard, epoch_ns: i64) -> Gaps {
@@ -157,30 +145,20 @@ mod tests {
     #[test]
     fn every_gap_is_in_one_bucket() {
         let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap();
-        for value in [
-            1_u64,
-            1_000,
-            1_001,
-            2_000_000,
-            9_000_000_000,
-            10_500_000_000,
-            3_000_000_000_000,
-        ] {
+        let second = 1_000_000_000;
+        let short = [1, 1_000, 1_001, 2_000_000];
+        for value in short
+            .into_iter()
+            .chain([9, 11, 3_000].map(|count| count * second))
+        {
             histogram.record(value).unwrap();
         }
         let buckets = build_buckets(&histogram);
-        assert_eq!(
-            buckets.iter().map(|bucket| bucket.count).sum::<u64>(),
-            histogram.len()
-        );
-        assert!(
-            buckets
-                .windows(2)
-                .all(|pair| pair[0].to_ns == Some(pair[1].from_ns))
-        );
-        assert_eq!(
-            buckets.last().map(|bucket| (bucket.to_ns, bucket.count)),
-            Some((None, 2))
-        );
+        let counts = buckets.iter().map(|bucket| bucket.count);
+        assert_eq!(counts.sum::<u64>(), histogram.len());
+        let mut pairs = buckets.windows(2);
+        assert!(pairs.all(|pair| pair[0].to_ns == Some(pair[1].from_ns)));
+        let last = buckets.last().unwrap();
+        assert_eq!((last.to_ns, last.count), (None, 2));
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A time in which the thread did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,12 +13,13 @@ pub struct Gap {
     pub length_ns: i64,
 }
 
-/// How finely a listener hears: the time from one reading of the clock to the next when nothing is in the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// How finely a listener hears: nanoseconds from one reading of the clock to the next when nothing is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ResolutionDocument")]
 pub struct ClockResolution {
-    pub min_ns: i64,
-    pub median_ns: i64,
-    pub p99_ns: i64,
+    pub min: i64,
+    pub median: i64,
+    pub p99: i64,
 }
 
 /// What a listener heard.
@@ -45,9 +48,9 @@ pub fn calibrate_clock(now: impl Fn() -> i64) -> ClockResolution {
     steps.sort_unstable();
     let quantile = |share: f64| steps[((steps.len() - 1) as f64 * share) as usize];
     ClockResolution {
-        min_ns: steps[0],
-        median_ns: quantile(0.5),
-        p99_ns: quantile(0.99),
+        min: steps[0],
+        median: quantile(0.5),
+        p99: quantile(0.99),
     }
 }
 
@@ -121,12 +124,8 @@ mod tests {
     }
 
     fn hear_steps(steps: Vec<i64>, duration_ns: i64) -> Heard {
-        listen_for_gaps(
-            stepping_clock(steps),
-            duration_ns,
-            1_000,
-            &AtomicBool::new(false),
-        )
+        let stop = AtomicBool::new(false);
+        listen_for_gaps(stepping_clock(steps), duration_ns, 1_000, &stop)
     }
 
     #[test]
@@ -143,38 +142,27 @@ mod tests {
     #[test]
     fn a_gap_over_the_end_counts_whole() {
         let heard = hear_steps(vec![0, 900_000], 100_000);
-        assert_eq!(
-            (heard.elapsed_ns, heard.total_ns, heard.readings),
-            (900_000, 900_000, 1)
-        );
+        assert_eq!((heard.elapsed_ns, heard.total_ns), (900_000, 900_000));
+        assert_eq!(heard.readings, 1);
     }
 
     #[test]
     fn only_the_longest_are_kept_but_all_are_counted() {
-        let heard = hear_steps(
-            [vec![0], (1..=100).map(|n| n * 1_000).collect()].concat(),
-            1_000_000_000,
-        );
-        assert_eq!(
-            (heard.histogram.len(), heard.longest.len()),
-            (100, LONGEST_KEPT)
-        );
-        assert_eq!(
-            (heard.longest[0].length_ns, heard.longest[19].length_ns),
-            (100_000, 81_000)
-        );
+        let steps = (0..=100).map(|number| number * 1_000).collect();
+        let heard = hear_steps(steps, 1_000_000_000);
+        assert_eq!(heard.histogram.len(), 100);
+        assert_eq!(heard.longest.len(), LONGEST_KEPT);
+        let lengths = [0, 19].map(|place| heard.longest[place].length_ns);
+        assert_eq!(lengths, [100_000, 81_000]);
     }
 
     #[test]
     fn the_resolution_is_that_of_the_clock() {
-        let resolution = calibrate_clock(stepping_clock(vec![0]));
-        assert_eq!(
-            resolution,
-            ClockResolution {
-                min_ns: 100,
-                median_ns: 100,
-                p99_ns: 100
-            }
-        );
+        let expected = ClockResolution {
+            min: 100,
+            median: 100,
+            p99: 100,
+        };
+        assert_eq!(calibrate_clock(stepping_clock(vec![0])), expected);
     }
 }

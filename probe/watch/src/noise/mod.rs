@@ -54,14 +54,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let document = hear_noise(&args, stop)?;
     match args.json {
         true => output::print_document(&document)?,
-        false => output::print_line(
-            document
-                .cpus
-                .iter()
-                .map(text::describe_noise)
-                .collect::<String>()
-                .trim_end(),
-        )?,
+        false => {
+            let told: String = document.cpus.iter().map(text::describe_noise).collect();
+            output::print_line(told.trim_end())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -124,7 +120,7 @@ fn listen_on(
         Some(threshold) => i64::try_from(threshold.as_nanos())
             .unwrap_or(i64::MAX)
             .max(1),
-        None => DEFAULT_THRESHOLD_NS.max(THRESHOLD_READINGS * resolution.median_ns),
+        None => DEFAULT_THRESHOLD_NS.max(THRESHOLD_READINGS * resolution.median),
     };
     // Also by a listener that failed, or the others would wait for it for ever.
     together.wait();

@@ -57,38 +57,21 @@ pub struct CgroupCounters {
 
 impl CgroupCounters {
     /// Fill in from another directory of the same group.
-    pub fn merge(&mut self, other: CgroupCounters) {
-        let CgroupCounters {
-            cpu_ns,
-            user_ns,
-            system_ns,
-            throttled,
-            throttled_ns,
-            memory_bytes,
-            inactive_file_bytes,
-            memory_limit_bytes,
-            read_bytes,
-            written_bytes,
-            processes,
-            processes_limit,
-        } = other;
-        let pairs = [
-            (&mut self.cpu_ns, cpu_ns),
-            (&mut self.user_ns, user_ns),
-            (&mut self.system_ns, system_ns),
-            (&mut self.throttled, throttled),
-            (&mut self.throttled_ns, throttled_ns),
-            (&mut self.memory_bytes, memory_bytes),
-            (&mut self.inactive_file_bytes, inactive_file_bytes),
-            (&mut self.memory_limit_bytes, memory_limit_bytes),
-            (&mut self.read_bytes, read_bytes),
-            (&mut self.written_bytes, written_bytes),
-            (&mut self.processes, processes),
-            (&mut self.processes_limit, processes_limit),
-        ];
-        for (mine, theirs) in pairs {
-            *mine = mine.or(theirs);
-        }
+    pub fn merge(&mut self, other: &CgroupCounters) {
+        *self = CgroupCounters {
+            cpu_ns: self.cpu_ns.or(other.cpu_ns),
+            user_ns: self.user_ns.or(other.user_ns),
+            system_ns: self.system_ns.or(other.system_ns),
+            throttled: self.throttled.or(other.throttled),
+            throttled_ns: self.throttled_ns.or(other.throttled_ns),
+            memory_bytes: self.memory_bytes.or(other.memory_bytes),
+            inactive_file_bytes: self.inactive_file_bytes.or(other.inactive_file_bytes),
+            memory_limit_bytes: self.memory_limit_bytes.or(other.memory_limit_bytes),
+            read_bytes: self.read_bytes.or(other.read_bytes),
+            written_bytes: self.written_bytes.or(other.written_bytes),
+            processes: self.processes.or(other.processes),
+            processes_limit: self.processes_limit.or(other.processes_limit),
+        };
     }
 }
 
@@ -154,13 +137,10 @@ impl CgroupReader {
     pub fn read(&mut self) -> CgroupCounters {
         let mut counters = CgroupCounters::default();
         parse_cpu(self.cpu_stat.read_text().unwrap_or_default(), &mut counters);
-        cpu_version_1(
-            self.cpuacct_stat.read_text().unwrap_or_default(),
-            &mut counters,
-        );
-        counters.cpu_ns = counters
-            .cpu_ns
-            .or_else(|| read_number(&mut self.cpuacct_usage));
+        let stat = self.cpuacct_stat.read_text().unwrap_or_default();
+        cpu_version_1(stat, &mut counters);
+        let usage = || read_number(&mut self.cpuacct_usage);
+        counters.cpu_ns = counters.cpu_ns.or_else(usage);
         counters.memory_bytes = read_number(&mut self.memory_current);
         // Version 1 writes "no limit" as the largest number of whole pages.
         counters.memory_limit_bytes =
@@ -168,17 +148,10 @@ impl CgroupReader {
         let memory = self.memory_stat.read_text().unwrap_or_default();
         counters.inactive_file_bytes = find_field(memory, "total_inactive_file")
             .or_else(|| find_field(memory, "inactive_file"));
-        let layers = &mut self.layers;
-        read_io(
-            self.io_stat.read_text().unwrap_or_default(),
-            layers,
-            &mut counters,
-        );
-        read_io_version_1(
-            self.blkio_bytes.read_text().unwrap_or_default(),
-            layers,
-            &mut counters,
-        );
+        let io = self.io_stat.read_text().unwrap_or_default();
+        read_io(io, &mut self.layers, &mut counters);
+        let io = self.blkio_bytes.read_text().unwrap_or_default();
+        read_io_version_1(io, &mut self.layers, &mut counters);
         counters.processes =
             read_number(&mut self.pids_current).or_else(|| count_lines(&mut self.threads));
         counters.processes_limit = read_number(&mut self.pids_max);
@@ -235,9 +208,8 @@ fn read_io_version_1(text: &str, layers: &mut BlockLayers, counters: &mut Cgroup
     let sum = |operation: &str| {
         add_all(lines.iter().filter_map(|line| {
             let mut words = line.split_ascii_whitespace().skip(1);
-            (words.next() == Some(operation))
-                .then(|| words.next()?.parse::<u64>().ok())
-                .flatten()
+            words.next().filter(|word| *word == operation)?;
+            words.next()?.parse::<u64>().ok()
         }))
     };
     counters.read_bytes = counters.read_bytes.or_else(|| sum("Read"));
@@ -255,16 +227,14 @@ mod tests {
 
     #[test]
     fn a_group_may_have_a_name() {
-        let group: CgroupName = "web=/sys/fs/cgroup/x".parse().unwrap();
-        assert_eq!(
-            (group.name.as_str(), group.directory.to_str()),
-            ("web", Some("/sys/fs/cgroup/x"))
-        );
-        let odd: CgroupName = "/sys/a=b".parse().unwrap();
-        assert_eq!(
-            (odd.name.as_str(), odd.directory.to_str()),
-            ("/sys/a=b", Some("/sys/a=b"))
-        );
+        for (text, name, directory) in [
+            ("web=/sys/fs/cgroup/x", "web", "/sys/fs/cgroup/x"),
+            ("/sys/a=b", "/sys/a=b", "/sys/a=b"),
+        ] {
+            let group: CgroupName = text.parse().unwrap();
+            assert_eq!(group.name, name);
+            assert_eq!(group.directory.to_str(), Some(directory));
+        }
         assert!("=x".parse::<CgroupName>().is_err() && "x=".parse::<CgroupName>().is_err());
     }
 
@@ -279,49 +249,35 @@ mod tests {
         let stacked = "8:0 rbytes=7 wbytes=104857600 rios=1\n253:0 rbytes=3 wbytes=104857600\n\
                        253:1 rbytes=4 wbytes=0\n";
         read_io(stacked, &mut layers, &mut counters);
-        assert_eq!(
-            (counters.read_bytes, counters.written_bytes),
-            (Some(7), Some(104_857_600))
-        );
+        assert_eq!(counters.read_bytes, Some(7));
+        assert_eq!(counters.written_bytes, Some(104_857_600));
         let mut version_1 = CgroupCounters::default();
         let stacked = "8:0 Read 7\n8:0 Write 5\n253:0 Read 7\n253:0 Write 5\nTotal 24\n";
         read_io_version_1(stacked, &mut layers, &mut version_1);
-        assert_eq!(
-            (version_1.read_bytes, version_1.written_bytes),
-            (Some(7), Some(5))
-        );
+        assert_eq!(version_1.read_bytes, Some(7));
+        assert_eq!(version_1.written_bytes, Some(5));
     }
 
     #[test]
     fn both_versions_tell_the_same() {
         let mut layers = BlockLayers::new(&Kernel::at_root("/nowhere"));
         let mut version_2 = CgroupCounters::default();
-        parse_cpu(
-            "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_throttled 1\nthrottled_usec 9\n",
-            &mut version_2,
-        );
-        read_io(
-            "254:0 rbytes=1 wbytes=2 rios=1\n8:0 rbytes=10 wbytes=20\n",
-            &mut layers,
-            &mut version_2,
-        );
+        let stat = "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_throttled 1\nthrottled_usec 9\n";
+        parse_cpu(stat, &mut version_2);
+        let io = "254:0 rbytes=1 wbytes=2 rios=1\n8:0 rbytes=10 wbytes=20\n";
+        read_io(io, &mut layers, &mut version_2);
         let mut version_1 = CgroupCounters {
             cpu_ns: Some(5_000),
             user_ns: Some(3_000),
+            system_ns: Some(2_000),
             ..CgroupCounters::default()
         };
-        version_1.system_ns = Some(2_000);
         let mut throttling = CgroupCounters::default();
-        parse_cpu(
-            "nr_periods 4\nnr_throttled 1\nthrottled_time 9000\n",
-            &mut throttling,
-        );
-        read_io_version_1(
-            "254:0 Read 1\n254:0 Write 2\n8:0 Read 10\n8:0 Write 20\nTotal 33\n",
-            &mut layers,
-            &mut throttling,
-        );
-        version_1.merge(throttling);
+        let stat = "nr_periods 4\nnr_throttled 1\nthrottled_time 9000\n";
+        parse_cpu(stat, &mut throttling);
+        let io = "254:0 Read 1\n254:0 Write 2\n8:0 Read 10\n8:0 Write 20\nTotal 33\n";
+        read_io_version_1(io, &mut layers, &mut throttling);
+        version_1.merge(&throttling);
         assert_eq!(version_1, version_2);
         assert_eq!(version_2.written_bytes, Some(22));
     }

@@ -220,7 +220,7 @@ fn take_samples(
 /// A line for people: the machine as a whole.
 fn summarize_sample(sample: &Sample) -> String {
     let mut parts = Vec::new();
-    if let Some(cpu) = sample.all_cpus() {
+    if let Some(cpu) = sample.cpus.get("all") {
         parts.push(format!(
             "usr {:.1} sys {:.1} iowait {:.1} soft {:.1} steal {:.1} idle {:.1} %",
             cpu.usr + cpu.nice,
@@ -231,27 +231,23 @@ fn summarize_sample(sample: &Sample) -> String {
             cpu.idle
         ));
     }
-    if let Some(available) = sample.available_memory() {
+    if let Some(available) = sample.memory.available {
         parts.push(format!("{} MiB available", available >> 20));
     }
-    let rate = |bytes: u64| bytes as f64 / 1e3 / sample.length_seconds();
-    for (name, disk) in sample.disks().iter().filter(|(_, disk)| disk.tps > 0.0) {
+    let rate = |bytes: u64| bytes as f64 * 1e6 / sample.elapsed_ns as f64;
+    for (name, disk) in sample.disks.iter().filter(|(_, disk)| disk.tps > 0.0) {
         parts.push(format!(
             "{name} {:.0} kB/s read {:.0} written",
             rate(disk.read_bytes),
             rate(disk.written_bytes)
         ));
     }
-    for (name, interface) in sample
-        .interfaces()
-        .iter()
-        .filter(|(_, it)| it.received.bytes + it.sent.bytes > 0)
-    {
-        parts.push(format!(
-            "{name} {:.0} kB/s in {:.0} out",
-            rate(interface.received.bytes),
-            rate(interface.sent.bytes)
-        ));
+    for (name, interface) in &sample.interfaces {
+        let (received, sent) = (interface.received.bytes, interface.sent.bytes);
+        if received + sent > 0 {
+            let (received, sent) = (rate(received), rate(sent));
+            parts.push(format!("{name} {received:.0} kB/s in {sent:.0} out"));
+        }
     }
     parts.join(" | ")
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::cgroup::CgroupCounters;
-use super::raw::{CpuTicks, DiskCounters, InterfaceCounters, Raw, Stalls, Traffic};
+use super::raw::{CpuTicks, DiskCounters, InterfaceCounters, Raw, Stalls};
 
 /// What happened in an interval. Counts are of the interval, shares and percentages of its length; gauges are its end's.
 #[derive(Serialize, JsonSchema, Debug)]
@@ -16,9 +16,9 @@ pub struct Sample {
     time_ns: i64,
     /// The interval's end by CLOCK_MONOTONIC.
     monotonic_ns: i64,
-    elapsed_ns: i64,
+    pub elapsed_ns: i64,
     /// By CPU number, and `all`.
-    cpus: BTreeMap<String, CpuShares>,
+    pub cpus: BTreeMap<String, CpuShares>,
     context_switches: u64,
     forks: u64,
     /// Tasks that ran or could, and that waited for a disk, at the interval's end.
@@ -27,9 +27,9 @@ pub struct Sample {
     /// By CPU number.
     interrupts: BTreeMap<String, InterruptCounts>,
     softirqs: BTreeMap<String, u64>,
-    disks: BTreeMap<String, Disk>,
-    interfaces: BTreeMap<String, Interface>,
-    memory: Memory,
+    pub disks: BTreeMap<String, Disk>,
+    pub interfaces: BTreeMap<String, InterfaceCounters>,
+    pub memory: Memory,
     /// By resource: `cpu`, `io`, `memory`. Empty where the kernel does not measure pressure.
     pressure: BTreeMap<&'static str, Pressure>,
     cgroups: BTreeMap<String, Cgroup>,
@@ -68,21 +68,6 @@ pub struct Disk {
     pub written_bytes: u64,
     /// Share of the time in which the disk had something to do.
     busy: f64,
-}
-
-#[derive(Serialize, JsonSchema, Debug, PartialEq)]
-pub struct Interface {
-    pub received: CounterTotals,
-    pub sent: CounterTotals,
-}
-
-#[derive(Serialize, JsonSchema, Debug, PartialEq)]
-#[schemars(rename = "Counts")]
-pub struct CounterTotals {
-    pub bytes: u64,
-    packets: u64,
-    errors: u64,
-    dropped: u64,
 }
 
 /// Bytes.
@@ -190,26 +175,6 @@ impl Sample {
             }),
         }
     }
-
-    pub fn length_seconds(&self) -> f64 {
-        self.elapsed_ns as f64 / 1e9
-    }
-
-    pub fn all_cpus(&self) -> Option<&CpuShares> {
-        self.cpus.get("all")
-    }
-
-    pub fn disks(&self) -> &BTreeMap<String, Disk> {
-        &self.disks
-    }
-
-    pub fn interfaces(&self) -> &BTreeMap<String, Interface> {
-        &self.interfaces
-    }
-
-    pub fn available_memory(&self) -> Option<u64> {
-        self.memory.available
-    }
 }
 
 /// What two maps have in common, compared. What came or went within the interval has no difference to tell.
@@ -227,10 +192,7 @@ fn compare_maps<K: Ord, N: Ord, V, D>(
 
 fn cpu_shares(before: &CpuTicks, after: &CpuTicks) -> CpuShares {
     // The kernel lets iowait go back at times.
-    let mut spent = [0.0; 10];
-    for (state, share) in spent.iter_mut().enumerate() {
-        *share = after[state].saturating_sub(before[state]) as f64;
-    }
+    let spent = |state: usize| after[state].saturating_sub(before[state]) as f64;
     let [
         user,
         nice,
@@ -242,7 +204,7 @@ fn cpu_shares(before: &CpuTicks, after: &CpuTicks) -> CpuShares {
         steal,
         guest,
         guest_nice,
-    ] = spent;
+    ] = std::array::from_fn(spent);
     let (usr, nice) = ((user - guest).max(0.0), (nice - guest_nice).max(0.0));
     let all = usr + nice + system + idle + iowait + irq + softirq + steal + guest + guest_nice;
     // A CPU that stopped its tick may have nothing counted: it idled.
@@ -292,16 +254,10 @@ fn compare_disk(before: &DiskCounters, after: &DiskCounters, seconds: f64) -> Di
     }
 }
 
-fn compare_interface(before: &InterfaceCounters, after: &InterfaceCounters) -> Interface {
-    let counts = |before: &Traffic, after: &Traffic| CounterTotals {
-        bytes: after.bytes.saturating_sub(before.bytes),
-        packets: after.packets.saturating_sub(before.packets),
-        errors: after.errors.saturating_sub(before.errors),
-        dropped: after.dropped.saturating_sub(before.dropped),
-    };
-    Interface {
-        received: counts(&before.received, &after.received),
-        sent: counts(&before.sent, &after.sent),
+fn compare_interface(before: &InterfaceCounters, after: &InterfaceCounters) -> InterfaceCounters {
+    InterfaceCounters {
+        received: after.received.difference_since(&before.received),
+        sent: after.sent.difference_since(&before.sent),
     }
 }
 
@@ -367,22 +323,12 @@ mod tests {
         let before = [100, 0, 0, 0, 50, 0, 0, 0, 0, 0];
         let after = [140, 10, 20, 30, 40, 5, 5, 10, 20, 4];
         let shares = cpu_shares(&before, &after);
-        assert!(
-            (shares.usr - 100.0 * 20.0 / 120.0).abs() < 1e-9,
-            "{shares:?}"
-        );
+        assert!((shares.usr - 100.0 * 20.0 / 120.0).abs() < 1e-9);
         assert_eq!(shares.iowait, 0.0);
-        let sum = shares.usr
-            + shares.nice
-            + shares.sys
-            + shares.iowait
-            + shares.irq
-            + shares.soft
-            + shares.steal
-            + shares.guest
-            + shares.gnice
-            + shares.idle;
-        assert!((sum - 100.0).abs() < 1e-9);
+        let all = serde_json::to_value(shares).unwrap();
+        let all = all.as_object().unwrap().values();
+        let sum: f64 = all.map(|share| share.as_f64().unwrap()).sum();
+        assert!((sum - 100.0).abs() < 1e-9, "{sum}");
     }
 
     #[test]
@@ -401,27 +347,20 @@ mod tests {
             disks: BTreeMap::from([("gone".into(), disk), ("stays".into(), disk)]),
             ..Raw::default()
         };
+        let busy = DiskCounters {
+            reads: 5,
+            busy_ms: 500,
+            ..disk
+        };
         let after = Raw {
-            disks: BTreeMap::from([
-                ("new".into(), disk),
-                (
-                    "stays".into(),
-                    DiskCounters {
-                        reads: 5,
-                        busy_ms: 500,
-                        ..disk
-                    },
-                ),
-            ]),
+            disks: BTreeMap::from([("new".into(), disk), ("stays".into(), busy)]),
             monotonic_ns: 2_000_000_000,
             ..Raw::default()
         };
         let sample = Sample::between_readings(&before, &after);
         assert_eq!(sample.disks.keys().collect::<Vec<_>>(), ["stays"]);
-        assert_eq!(
-            (sample.disks["stays"].tps, sample.disks["stays"].busy),
-            (2.0, 0.25)
-        );
+        let stays = &sample.disks["stays"];
+        assert_eq!((stays.tps, stays.busy), (2.0, 0.25));
     }
 
     #[test]
@@ -439,10 +378,9 @@ mod tests {
             ..CgroupCounters::default()
         };
         let group = compare_cgroup(&before, &after, 2.0);
-        assert_eq!(
-            (group.cpu_percent, group.memory_bytes, group.written_bytes),
-            (Some(150.0), Some(300), Some(7))
-        );
+        assert_eq!(group.cpu_percent, Some(150.0));
+        assert_eq!(group.memory_bytes, Some(300));
+        assert_eq!(group.written_bytes, Some(7));
         assert_eq!(group.throttled, None);
     }
 }

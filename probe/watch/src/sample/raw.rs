@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::irq::Interrupts;
 use ground::kernel::{Kernel, value_of};
 use ground::timing;
@@ -45,18 +48,31 @@ pub struct DiskCounters {
     pub busy_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Interface")]
 pub struct InterfaceCounters {
     pub received: Traffic,
     pub sent: Traffic,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Counts")]
 pub struct Traffic {
     pub bytes: u64,
     pub packets: u64,
     pub errors: u64,
     pub dropped: u64,
+}
+
+impl Traffic {
+    pub fn difference_since(&self, before: &Traffic) -> Traffic {
+        Traffic {
+            bytes: self.bytes.saturating_sub(before.bytes),
+            packets: self.packets.saturating_sub(before.packets),
+            errors: self.errors.saturating_sub(before.errors),
+            dropped: self.dropped.saturating_sub(before.dropped),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +97,10 @@ pub struct CounterSources {
 
 impl CounterSources {
     pub fn open(kernel: &Kernel, cgroups: Vec<(String, CgroupReader)>) -> CounterSources {
+        let pressure = PRESSURES.into_iter().map(|resource| {
+            let file = format!("proc/pressure/{resource}");
+            (resource, FileReader::open(kernel, file))
+        });
         CounterSources {
             stat: FileReader::open(kernel, "proc/stat"),
             interrupts: FileReader::open(kernel, "proc/interrupts"),
@@ -88,16 +108,7 @@ impl CounterSources {
             disks: FileReader::open(kernel, "proc/diskstats"),
             interfaces: FileReader::open(kernel, "proc/net/dev"),
             memory: FileReader::open(kernel, "proc/meminfo"),
-            pressure: PRESSURES
-                .into_iter()
-                .map(|resource| {
-                    (
-                        resource,
-                        FileReader::open(kernel, format!("proc/pressure/{resource}")),
-                    )
-                })
-                .filter(|(_, reader)| reader.is_there())
-                .collect(),
+            pressure: pressure.filter(|(_, reader)| reader.is_there()).collect(),
             cgroups,
         }
     }
@@ -115,16 +126,12 @@ impl CounterSources {
         raw.interfaces = parse_interfaces(self.interfaces.read_text().unwrap_or_default());
         raw.memory = parse_memory(self.memory.read_text().unwrap_or_default());
         for (resource, reader) in &mut self.pressure {
-            raw.pressure.insert(
-                resource,
-                parse_stalls(reader.read_text().unwrap_or_default()),
-            );
+            let stalls = parse_stalls(reader.read_text().unwrap_or_default());
+            raw.pressure.insert(resource, stalls);
         }
         for (name, reader) in &mut self.cgroups {
-            raw.cgroups
-                .entry(name.clone())
-                .or_default()
-                .merge(reader.read());
+            let counters = raw.cgroups.entry(name.clone()).or_default();
+            counters.merge(&reader.read());
         }
         raw
     }
@@ -159,24 +166,16 @@ pub fn cpu_ticks(stat: &str, cpu: u32) -> Option<CpuTicks> {
 }
 
 fn parse_ticks(numbers: impl Iterator<Item = u64>) -> CpuTicks {
-    let mut ticks = CpuTicks::default();
-    ticks
-        .iter_mut()
-        .zip(numbers)
-        .for_each(|(to, from)| *to = from);
-    ticks
+    let mut numbers = numbers.fuse();
+    std::array::from_fn(|_| numbers.next().unwrap_or_default())
 }
 
 fn parse_softirqs(text: &str) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let (name, counts) = line.split_once(':')?;
-        Some((
-            name.trim().to_owned(),
-            counts
-                .split_ascii_whitespace()
-                .filter_map(|count| count.parse::<u64>().ok())
-                .sum(),
-        ))
+        let counts = counts.split_ascii_whitespace();
+        let counts = counts.filter_map(|count| count.parse::<u64>().ok());
+        Some((name.trim().to_owned(), counts.sum()))
     };
     text.lines().filter_map(line).collect()
 }
@@ -206,21 +205,16 @@ fn parse_interfaces(text: &str) -> BTreeMap<String, InterfaceCounters> {
             .map_while(|word| word.parse().ok())
             .collect();
         let traffic = |from: usize| {
-            let fields = numbers.get(from..from + 4)?;
+            let &[bytes, packets, errors, dropped] = numbers.get(from..)?.first_chunk()?;
             Some(Traffic {
-                bytes: fields[0],
-                packets: fields[1],
-                errors: fields[2],
-                dropped: fields[3],
+                bytes,
+                packets,
+                errors,
+                dropped,
             })
         };
-        Some((
-            name.trim().to_owned(),
-            InterfaceCounters {
-                received: traffic(0)?,
-                sent: traffic(8)?,
-            },
-        ))
+        let (received, sent) = (traffic(0)?, traffic(8)?);
+        Some((name.trim().to_owned(), InterfaceCounters { received, sent }))
     };
     text.lines().filter_map(line).collect()
 }
@@ -237,7 +231,8 @@ fn parse_memory(text: &str) -> BTreeMap<String, u64> {
 fn parse_stalls(text: &str) -> Stalls {
     let total = |line: &str| line.rsplit_once("total=")?.1.trim().parse().ok();
     let of = |kind: &str| {
-        text.lines()
+        let mut lines = text.lines();
+        lines
             .find(|line| value_of(line, kind).is_some())
             .and_then(total)
     };
@@ -250,6 +245,7 @@ fn parse_stalls(text: &str) -> Stalls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample_kernel::Laid;
 
     #[test]
     fn the_stat_file_is_read_by_its_keys() {
@@ -257,10 +253,8 @@ mod tests {
         let text = "cpu  10 1 2 3 4 5 6 7 8 9\ncpu1 1 2 3\ncpufreq 9\nctxt 77\nprocesses 5\nprocs_running 2\nintr 5 1\n";
         read_stat(text, &mut raw);
         assert_eq!(raw.all_cpus, [10, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(
-            raw.cpus,
-            BTreeMap::from([(1, [1, 2, 3, 0, 0, 0, 0, 0, 0, 0])])
-        );
+        let cpus = BTreeMap::from([(1, [1, 2, 3, 0, 0, 0, 0, 0, 0, 0])]);
+        assert_eq!(raw.cpus, cpus);
         assert_eq!((raw.context_switches, raw.forks, raw.running), (77, 5, 2));
     }
 
@@ -274,87 +268,58 @@ mod tests {
             sectors_written: 70,
             busy_ms: 11,
         };
-        assert_eq!(
-            parse_disks(text),
-            BTreeMap::from([("vda".into(), expected)])
-        );
+        let expected = BTreeMap::from([("vda".into(), expected)]);
+        assert_eq!(parse_disks(text), expected);
     }
 
     #[test]
     fn interfaces_are_read_even_when_a_number_touches_the_colon() {
         let text =
             "Inter-|   Receive\n face |bytes\n eth0:12 3 4 5 0 0 0 0 6 7 8 9 0 0 0 0\n lo: 1\n";
-        let traffic = |bytes, packets, errors, dropped| Traffic {
+        let traffic = |[bytes, packets, errors, dropped]: [u64; 4]| Traffic {
             bytes,
             packets,
             errors,
             dropped,
         };
-        let expected = InterfaceCounters {
-            received: traffic(12, 3, 4, 5),
-            sent: traffic(6, 7, 8, 9),
-        };
-        assert_eq!(
-            parse_interfaces(text),
-            BTreeMap::from([("eth0".into(), expected)])
-        );
+        let [received, sent] = [[12, 3, 4, 5], [6, 7, 8, 9]].map(traffic);
+        let expected = InterfaceCounters { received, sent };
+        let expected = BTreeMap::from([("eth0".into(), expected)]);
+        assert_eq!(parse_interfaces(text), expected);
     }
 
     #[test]
     fn pressure_may_lack_its_full_line() {
         let some = "some avg10=0.00 avg60=0.00 avg300=0.00 total=42\n";
-        assert_eq!(
-            parse_stalls(some),
-            Stalls {
-                some_us: 42,
-                full_us: None
-            }
-        );
-        assert_eq!(
-            parse_stalls(&format!("{some}full avg10=0.00 total=7\n")),
-            Stalls {
-                some_us: 42,
-                full_us: Some(7)
-            }
-        );
+        let both = format!("{some}full avg10=0.00 total=7\n");
+        for (text, full_us) in [(some, None), (&both, Some(7))] {
+            let some_us = 42;
+            assert_eq!(parse_stalls(text), Stalls { some_us, full_us });
+        }
     }
 
     #[test]
     fn softirqs_are_summed_over_cpus_and_memory_is_bytes() {
-        assert_eq!(
-            parse_softirqs("   CPU0 CPU1\n  NET_RX:  3  4\n"),
-            BTreeMap::from([("NET_RX".into(), 7)])
-        );
-        assert_eq!(
-            parse_memory("MemFree:  2 kB\nHugePages_Total: 3\n"),
-            BTreeMap::from([("MemFree".into(), 2048)])
-        );
+        let counts = parse_softirqs("   CPU0 CPU1\n  NET_RX:  3  4\n");
+        assert_eq!(counts, BTreeMap::from([("NET_RX".into(), 7)]));
+        let memory = parse_memory("MemFree:  2 kB\nHugePages_Total: 3\n");
+        assert_eq!(memory, BTreeMap::from([("MemFree".into(), 2048)]));
     }
 
     #[test]
     fn a_machine_laid_out_in_files_is_read_whole() {
-        let root = std::env::temp_dir().join(format!("nearmetal-sample-{}", std::process::id()));
-        let write = |path: &str, text: &str| {
-            let path = root.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("proc/stat", "cpu 1 2 3 4\nctxt 9\n");
-        write("proc/meminfo", "MemTotal: 4 kB\n");
-        write(
-            "proc/pressure/io",
-            "some avg10=0.00 total=5\nfull avg10=0.00 total=4\n",
-        );
-        let mut sources = CounterSources::open(&Kernel::at_root(&root), Vec::new());
+        let laid = Laid::create_empty("whole");
+        laid.write("proc/stat", "cpu 1 2 3 4\nctxt 9\n");
+        laid.write("proc/meminfo", "MemTotal: 4 kB\n");
+        let stalls = "some avg10=0.00 total=5\nfull avg10=0.00 total=4\n";
+        laid.write("proc/pressure/io", stalls);
+        let mut sources = CounterSources::open(&laid.kernel_view(), Vec::new());
         let before = sources.read();
-        assert_eq!(
-            (before.context_switches, before.memory["MemTotal"]),
-            (9, 4096)
-        );
+        assert_eq!(before.context_switches, 9);
+        assert_eq!(before.memory["MemTotal"], 4096);
         assert_eq!(before.pressure.keys().collect::<Vec<_>>(), [&"io"]);
         // The same open file shows what it holds now.
-        write("proc/stat", "cpu 1 2 3 4\nctxt 12\n");
+        laid.write("proc/stat", "cpu 1 2 3 4\nctxt 12\n");
         assert_eq!(sources.read().context_switches, 12);
-        std::fs::remove_dir_all(&root).unwrap();
     }
 }
