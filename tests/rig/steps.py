@@ -137,8 +137,9 @@ rm -rf /tmp/picture {RUNS}/contained"""
     places = ("/usr:/usr:ro", "/opt:/opt:ro", "/var/run/docker.sock:/var/run/docker.sock")
     kept = (f"{one}:{one}" for one in ("/var/cache/nearmetal", "/var/lib/nearmetal", RUNS))
     volumes = " ".join(f"-v {one}" for one in (*places, *kept))
-    before = _must(machine, STATE)
     within = f"docker run --rm {' '.join(containment.FLAGS)} {volumes} -w {RUNS} contained {PROGRAM}"
+    _must(machine, f"{within} --version", _LONG)  # with the first container in the host's network Docker mounts that
+    before = _must(machine, STATE)
     kvm = f"--set machine.accel=kvm {_levels('docker', 'qemu')}"
     ended = machine.exec(f"{within} run quickstart --blocks 1 {kvm} -o contained", _LONG)
     records = _records(machine, "contained")
