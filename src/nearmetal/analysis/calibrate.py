@@ -16,13 +16,13 @@ from typing import Any, Literal
 import numpy as np
 
 from nearmetal.analysis import elementary, power
-from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.disturbed import ELSEWHERE
 from nearmetal.analysis.known_difference import KnownDifference, Truth, find_known_difference
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of, that_count
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
+from nearmetal.analysis.warning_groups import group_warnings
 from nearmetal.model import (
     CPUS_JUDGED_FROM,
     Assignment,
@@ -275,7 +275,7 @@ def _disturbances(records: Sequence[TrialRecord]) -> Iterator[Disturbance]:
 
 def _told_once(contrasts: Sequence[Contrast]) -> Iterator[Warned]:
     """Warnings of comparisons, alike ones together, with of how many they are."""
-    groups = grouped((index, warning) for index, one in enumerate(contrasts) for warning in one.warnings)
+    groups = group_warnings((index, warning) for index, one in enumerate(contrasts) for warning in one.warnings)
     for group in groups:
         number = len(set(group.about))
         yield Warned(code=group.code, text=f"{number} of {len(contrasts)} comparisons: {group.text}")

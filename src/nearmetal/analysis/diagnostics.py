@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from nearmetal import cpu_lists
 from nearmetal.analysis import elementary
-from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import MatchedContrast
 from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.faults import Faults
@@ -19,6 +18,7 @@ from nearmetal.analysis.predecessors import PredecessorEffects
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts, key_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
+from nearmetal.analysis.warning_groups import group_warnings
 from nearmetal.model import Assignment, Look, Plan, Provision, TrialRecord, TrialStatus, Warned
 from nearmetal.store import version_1
 from nearmetal.study.levels import format_assignment
@@ -285,7 +285,7 @@ def _carried(pairs: Sequence[tuple[Replicate, Replicate]], trials: int) -> Itera
         for record in replicate.records
         for warning in record.warnings
     ]
-    for group in sorted(grouped(warned), key=lambda group: (group.code, group.text)):
+    for group in sorted(group_warnings(warned), key=lambda group: (group.code, group.text)):
         having = set(group.about)
         arms = {side for side, _ in having}
         whose = "" if len(arms) == 2 else f" (the {arms.pop()}'s)"
@@ -370,7 +370,7 @@ def about_run(
         *_without_blame(records),
         *(
             Warned(code=group.code, text=f"could not be put back: {group.text}{_times(len(group.about))}")
-            for group in grouped((None, warning) for warning in left_behind)
+            for group in group_warnings((None, warning) for warning in left_behind)
         ),
     )
 
@@ -381,7 +381,7 @@ def _treatments(code: str, what: str, found: LeftOut) -> Iterable[Warned]:
         (format_assignment(treatment), Warned(code=code, text="; ".join(map(str.strip, reason.splitlines()))))
         for treatment, reason in found
     ]
-    for group in grouped(reasons):
+    for group in group_warnings(reasons):
         names = list(dict.fromkeys(group.about))
         were = "was" if len(names) == 1 else "were"
         yield Warned(code=code, text=f"{'; '.join(names)} {were} {what}: {group.text}")

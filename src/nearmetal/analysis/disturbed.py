@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.responses import key_of
+from nearmetal.analysis.warning_groups import group_warnings
 from nearmetal.model import TrialRecord, TrialStatus, Warned
 
 ELSEWHERE = frozenset({"busy-host", "steal"})
@@ -24,7 +24,7 @@ def about_disturbance(records: Sequence[TrialRecord]) -> Iterable[Warned]:
     of_treatment = Counter([key_of(record.trial.treatment) for record in counted])
     if not any(number >= _MANY * of_treatment[of] for of, number in Counter(disturbed.values()).items()):
         return
-    for group in grouped(warned):
+    for group in group_warnings(warned):
         having = len({record.trial.id for record in group.about})
         of = f"all {len(counted):,}" if having == len(counted) > 1 else f"{having:,} of {len(counted):,}"
         yield Warned(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from nearmetal.analysis.alike import Merging, wording
+from nearmetal.analysis.warning_groups import TextMerger, find_wording
 from nearmetal.model import Assignment, Plan, Study, TrialPlan, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.store.progress import EndedTrial, RunProgress, TreatmentRow, time_of_its_own
 from nearmetal.study.blocks import plan_block
@@ -46,7 +46,7 @@ class Trouble:
 
     kind: str
     """A trial's status, "withdrawn", "left behind", or a warning."""
-    said: Merging
+    said: TextMerger
     """All that was said of it, as a report merges it."""
     rows: dict[TreatmentRow, None] = field(default_factory=dict)
     """Whom it befell, in the order in which it did."""
@@ -129,7 +129,7 @@ class RunHistory(RunProgress):
         self.records.append(strip_record(record, self.plan.judged))
 
     def _note_trouble(self, kind: str, row: TreatmentRow | None, text: str, block: int | None) -> None:
-        trouble = self.troubles.setdefault((kind, wording(text)), Trouble(kind, Merging(text)))
+        trouble = self.troubles.setdefault((kind, find_wording(text)), Trouble(kind, TextMerger(text)))
         if row is not None:
             trouble.rows[row] = None
         trouble.said.take(text)

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nearmetal.analysis.alike import grouped, wording
 from nearmetal.analysis.disturbed import ELSEWHERE
+from nearmetal.analysis.warning_groups import find_wording, group_warnings
 from nearmetal.dashboard.course import WARNING, Fate, Place, RunHistory, Trouble
 from nearmetal.in_short import in_short
 from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
@@ -180,7 +180,7 @@ def list_troubles(
     of_trials = [
         _describe_trouble(trouble, names)
         for trouble in newest
-        if trouble.kind == WARNING and wording(trouble.said.text) not in told
+        if trouble.kind == WARNING and find_wording(trouble.said.text) not in told
     ]
     all_of_them = [*worse, *warned, *of_trials]
     return all_of_them[:_MOST_TROUBLES], max(0, len(all_of_them) - _MOST_TROUBLES)
@@ -197,7 +197,7 @@ def list_warnings(report: ReportInput) -> list[Problem]:
     ]
     of_trials = {warning.code for record in report.records for warning in record.warnings}
     primary = [contrast for contrast in report.analysis.contrasts if contrast.primary]
-    for group in grouped(
+    for group in group_warnings(
         (f"{report.labels.name_versus(contrast)}, {words.strip_controls(contrast.workload)}", warning)
         for contrast in primary
         for warning in contrast.warnings
@@ -217,7 +217,7 @@ def _counted_in(warning: Warned, report: ReportInput) -> frozenset[str]:
     if warning.code not in ELSEWHERE:
         return frozenset()
     of_trials = (one for record in report.records for one in record.warnings if one.code == warning.code)
-    return frozenset(wording(one.text) for one in of_trials)
+    return frozenset(find_wording(one.text) for one in of_trials)
 
 
 def _describe_trouble(trouble: Trouble, names: Mapping[Identity, str]) -> Problem:

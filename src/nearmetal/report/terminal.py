@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.results import Analysis, Contrast
+from nearmetal.analysis.warning_groups import group_warnings
 from nearmetal.model import TrialCounts
 from nearmetal.report import figures, words
 from nearmetal.report.answer import describe_values
@@ -146,7 +146,7 @@ def _small_print(primary: Sequence[Contrast]) -> Text:
 
 def _list_warned(primary: Sequence[Contrast], analysis: Analysis) -> tuple[list[str], list[str]]:
     """Warnings of its contrasts, the most frequent first, in a few lines, and their codes; the report has all."""
-    groups = grouped(
+    groups = group_warnings(
         (index, warning) for index, contrast in enumerate(primary) for warning in words.list_warned(contrast, analysis)
     )
     groups.sort(key=lambda group: -len(set(group.about)))

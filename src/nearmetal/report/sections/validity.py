@@ -5,9 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nearmetal.analysis.alike import WarningGroup, grouped
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
+from nearmetal.analysis.warning_groups import WarningGroup, group_warnings
 from nearmetal.in_short import in_short
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import charts, figures, words
@@ -127,10 +127,10 @@ def _make_warnings(report: ReportInput) -> Table:
         if warning.code not in codes
     ]
     rows: list[tuple[Value, ...]] = []
-    for of_trials in grouped(trials):
+    for of_trials in group_warnings(trials):
         having = {trial.id: report.labels.name_treatment(trial.treatment) for trial in of_trials.about}
         rows.append(_make_row(of_trials, len(having), len(report.records), "trial", Counter(having.values())))
-    for of_contrasts in grouped(contrasts):
+    for of_contrasts in group_warnings(contrasts):
         having_it = dict.fromkeys(of_contrasts.about)
         about = Counter(name for _, name in having_it)
         rows.append(_make_row(of_contrasts, len(having_it), len(primary), "comparison", about))

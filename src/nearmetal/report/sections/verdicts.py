@@ -4,8 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-from nearmetal.analysis.alike import grouped, of_all, wording
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.warning_groups import find_common_warnings, find_wording, group_warnings
 from nearmetal.report import charts, figures, words
 from nearmetal.report.answer import Answer, answer_contrasts
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Statement, Statements, Table, Value
@@ -51,7 +51,7 @@ def tell_verdicts(report: ReportInput) -> Contents:
         blocks.append(
             Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
         )
-    common = of_all([words.list_warned(contrast, report.analysis) for contrast in primary])
+    common = find_common_warnings([words.list_warned(contrast, report.analysis) for contrast in primary])
     said = {one.wording for one in common}
     answers = answer_contrasts(primary, report.manifest.plan, report.labels)
     sentences = Statements(tuple(_make_statement(one, said, report) for one in answers))
@@ -134,9 +134,9 @@ def _list_details(one: Answer, said: Container[str], report: ReportInput) -> Ite
         (place, warning)
         for place, contrast in enumerate(contrasts)
         for warning in words.list_warned(contrast, report.analysis)
-        if wording(warning.text) not in said
+        if find_wording(warning.text) not in said
     )
-    for group in grouped(warned):
+    for group in group_warnings(warned):
         about = dict.fromkeys(_name_contrast(contrasts[place], contrasts, report) for place in group.about)
         of_some = f"{figures.join_listing(about)}: " if len(set(group.about)) < len(contrasts) else ""
         yield f"{of_some}{words.strip_controls(group.text)}"

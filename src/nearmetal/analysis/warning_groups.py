@@ -26,50 +26,50 @@ class WarningGroup(Generic[About]):
 
     code: str
     wording: str
-    """What their texts have in common; see `wording`."""
+    """What their texts have in common; see `find_wording`."""
     text: str
     about: tuple[About, ...]
     """In the order in which they were warned of; each as often as it was."""
 
 
-def grouped(warned: Iterable[tuple[About, Warned]]) -> list[WarningGroup[About]]:
+def group_warnings(warned: Iterable[tuple[About, Warned]]) -> list[WarningGroup[About]]:
     """One group for each code and wording, in the order in which they first appear."""
     groups: dict[tuple[str, str], list[tuple[About, str]]] = {}
     for about, warning in warned:
-        groups.setdefault((warning.code, wording(warning.text)), []).append((about, warning.text))
+        groups.setdefault((warning.code, find_wording(warning.text)), []).append((about, warning.text))
     return [
-        WarningGroup(code, common, merged([text for _, text in members]), tuple(about for about, _ in members))
+        WarningGroup(code, common, merge_texts([text for _, text in members]), tuple(about for about, _ in members))
         for (code, common), members in groups.items()
     ]
 
 
-def of_all(warned: Sequence[Sequence[Warned]]) -> list[WarningGroup[int]]:
+def find_common_warnings(warned: Sequence[Sequence[Warned]]) -> list[WarningGroup[int]]:
     """Of several things' warnings those that each of them has; `about` are their places."""
     every = set(range(len(warned)))
-    groups = grouped((place, warning) for place, warnings in enumerate(warned) for warning in warnings)
+    groups = group_warnings((place, warning) for place, warnings in enumerate(warned) for warning in warnings)
     return [group for group in groups if len(every) > 1 and set(group.about) == every]
 
 
-def wording(text: str) -> str:
+def find_wording(text: str) -> str:
     """A text without the numbers and made-up names that tell it from others of its kind."""
     return _VARYING.sub("\0", text)
 
 
-def merged(texts: Sequence[str]) -> str:
+def merge_texts(texts: Sequence[str]) -> str:
     """Texts of one wording as one: numbers that differ become a range, machines that differ "the machine".
 
     Where not all tell of trials of the same side, none is named; where all tell of all trials, how many is said once.
     """
     if all(_OF_ALL.search(text) for text in texts):
         texts = [_OF_ALL.sub(r"in all \1 ", text) for text in texts]
-    merging = Merging(texts[0])
+    merging = TextMerger(texts[0])
     for text in texts[1:]:
         merging.take(text)
     return merging.text
 
 
-class Merging:
-    """Texts of one wording that come one by one, of which is kept what `merged` makes of them and no more."""
+class TextMerger:
+    """Texts of one wording that come one by one, of which is kept what `merge_texts` makes of them and no more."""
 
     def __init__(self, text: str) -> None:
         self._first = text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.analysis.alike import grouped, merged, of_all, wording
+from nearmetal.analysis.warning_groups import find_common_warnings, find_wording, group_warnings, merge_texts
 from nearmetal.model import Warned
 
 
@@ -14,7 +14,7 @@ def test_one_group_for_each_code_and_wording() -> None:
         ("c", Warned(code="steal", text="the host took it all")),
         ("d", Warned(code="other", text="the host took 3.1 % of it")),
     ]
-    found = [(group.code, group.text, group.about) for group in grouped(warned)]
+    found = [(group.code, group.text, group.about) for group in group_warnings(warned)]
     assert found == [
         ("steal", "the host took 3.1 to 12 % of it", ("a", "c")),
         ("late", "client 0 was late", ("b",)),
@@ -45,7 +45,7 @@ def test_one_group_for_each_code_and_wording() -> None:
     ],
 )
 def test_what_differs_becomes_a_range(texts: list[str], told: str) -> None:
-    assert merged(texts) == told
+    assert merge_texts(texts) == told
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_what_differs_becomes_a_range(texts: list[str], told: str) -> None:
     ],
 )
 def test_numbers_within_names_tell_things_apart(pair: tuple[str, str]) -> None:
-    assert len(grouped([("a", Warned(code="x", text=text)) for text in pair])) == 2
+    assert len(group_warnings([("a", Warned(code="x", text=text)) for text in pair])) == 2
 
 
 def test_what_all_are_warned_of_is_told_once_and_ranges_are_joined() -> None:
     busy = [Warned(code="busy", text=f"in 16 of 16 trials: busy for {ends} %") for ends in ("4 to 9", "2.5")]
     odd = Warned(code="odd", text="it drifted")
-    (found,) = of_all([[busy[0], odd], [busy[1]]])
+    (found,) = find_common_warnings([[busy[0], odd], [busy[1]]])
     assert found.text == "in all 16 trials: busy for 2.5 to 9 %"
-    assert found.wording == wording(busy[0].text) == wording(busy[1].text)
-    assert of_all([[odd]]) == []  # one alone is told beside it
+    assert found.wording == find_wording(busy[0].text) == find_wording(busy[1].text)
+    assert find_common_warnings([[odd]]) == []  # one alone is told beside it
