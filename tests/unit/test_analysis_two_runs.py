@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from nearmetal.analysis import two_runs
-from nearmetal.analysis.apart import apart
 from nearmetal.analysis.changes import ResponseChange
 from nearmetal.analysis.gates import parse_gate
 from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.results import Verdict
+from nearmetal.analysis.run_differences import list_differences
 from nearmetal.analysis.two_runs import Comparison, StoredRun, is_worse
 from nearmetal.model import Blame, Response, TrialStatus
 from nearmetal.store.folder import RunFolder
@@ -141,7 +141,7 @@ def test_a_run_of_root_and_one_without_are_told_apart() -> None:
     ]
     told = [(one.run, one.text) for one in found.warnings if one.code == "rootless"]
     assert told == [("after", "host and docker ran without root: no limit; no count")]
-    assert list(apart(ordinary.manifest, ordinary.manifest)) == []
+    assert list(list_differences(ordinary.manifest, ordinary.manifest)) == []
 
 
 def test_a_run_whose_container_kept_something_from_it_says_so() -> None:
@@ -183,7 +183,7 @@ def test_what_is_the_same_is_not_among_what_is_not() -> None:
     programs = {"binaries": {"/usr/sbin/lighttpd": "0c" * 32, "/usr/bin/sysbench": "1d" * 32}}
     with_programs = [facts.model_copy(update={"facts": {**facts.facts, **programs}}) for facts in known.fairness]
     same = known.model_copy(update={"fairness": tuple(with_programs)})
-    assert with_programs and list(apart(same, same)) == []
+    assert with_programs and list(list_differences(same, same)) == []
 
 
 @pytest.mark.filterwarnings("error")

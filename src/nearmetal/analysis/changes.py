@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis.alone import Of
-from nearmetal.analysis.apart import AFTER, BEFORE, When
 from nearmetal.analysis.contrasts import (
     LOG_RESOLUTION,
     as_ratio,
@@ -26,6 +24,7 @@ from nearmetal.analysis.over_runs import compare_runs, find_needed_runs
 from nearmetal.analysis.rank_sum import BoundedValues, are_enough, rank_sum_of_bounds
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.run_differences import AFTER, BEFORE, SubjectKind, When
 from nearmetal.analysis.signed_rank import Centre
 from nearmetal.model import Assignment, ResponseKind, Warned
 
@@ -41,7 +40,7 @@ class ResponseChange(Contrast):
     are any.
     """
 
-    of: Of
+    of: SubjectKind
     """Of a treatment, `reference` is the treatment itself, as it was before."""
     blocks_before: int
     runs: int = 1
@@ -61,7 +60,7 @@ class ResponseChange(Contrast):
 class ChangeSubject:
     """A treatment, or a treatment against its reference, in a response that all runs were to measure."""
 
-    of: Of
+    of: SubjectKind
     workload: str
     response: str
     treatment: Assignment

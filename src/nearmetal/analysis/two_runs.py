@@ -14,8 +14,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nearmetal.analysis.alone import Alone, Of, Planned, find_alone, find_dropped, find_planned, find_shared
-from nearmetal.analysis.apart import AFTER, BEFORE, When, apart
 from nearmetal.analysis.changes import (
     NOTHING_AFTER,
     ChangeSubject,
@@ -42,6 +40,19 @@ from nearmetal.analysis.outcomes import Pair
 from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, key_of, outcomes_of
 from nearmetal.analysis.results import FairnessRow, Verdict
+from nearmetal.analysis.run_differences import (
+    AFTER,
+    BEFORE,
+    Planned,
+    SubjectKind,
+    UnsharedComparison,
+    When,
+    find_dropped,
+    find_planned,
+    find_shared,
+    find_unshared,
+    list_differences,
+)
 from nearmetal.model import OF_THE_BOOT, Document, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 from nearmetal.store.manifest import Manifest
@@ -106,7 +117,7 @@ class Comparison(Document):
     apart: tuple[FairnessRow, ...]
     """What else is not the same, in the study, the software, the host and the machines; values by "before", "after"."""
     changes: tuple[ResponseChange, ...]
-    alone: tuple[Alone, ...]
+    alone: tuple[UnsharedComparison, ...]
     """What only some of the runs were to measure. It has no part in the changes, nor in their level."""
     warnings: tuple[RunWarning, ...]
     """What changes what a change is about: `versions-changed`, when no version of that run stands for all its trials;
@@ -146,8 +157,8 @@ def compare(
         changes.append(change)
         if one.is_gated:
             evidence.append(GatedContrast(change, _find_why(change), base))
-    of: Of = "contrast" if any(one.of == "contrast" for one in asked) else "treatment"
-    lone = tuple(find_alone(*([(run.manifest, run.arms) for run in side] for side in (before, after))))
+    of: SubjectKind = "contrast" if any(one.of == "contrast" for one in asked) else "treatment"
+    lone = tuple(find_unshared(*([(run.manifest, run.arms) for run in side] for side in (before, after))))
     dropped = find_dropped(lone, of)
     judged = [change for change, one in zip(changes, asked, strict=True) if one.is_gated]
     return Comparison(
@@ -212,7 +223,7 @@ def _ask(before: Sequence[StoredRun], after: Sequence[StoredRun], gates: Sequenc
     runs = (*before, *after)
     shared = find_shared(run.manifest for run in runs)
     planned = {key: sides for key, sides in find_planned(after[0].manifest).items() if key in shared}
-    gating: Of = "contrast" if any(of == "contrast" for of, *_ in planned) else "treatment"
+    gating: SubjectKind = "contrast" if any(of == "contrast" for of, *_ in planned) else "treatment"
     named = {gate.response for gate in gates if gate.response}
     are_primary_gated = not gates or any(gate.response is None for gate in gates)
     for (of, workload, response, *_), sides in planned.items():
@@ -250,7 +261,7 @@ def _apart(before: Sequence[StoredRun], after: Sequence[StoredRun]) -> Iterator[
     seen = set()
     for one in before:
         for other in after:
-            for row in apart(one.manifest, other.manifest):
+            for row in list_differences(one.manifest, other.manifest):
                 if (key := row.model_dump_json()) not in seen:
                     seen.add(key)
                     yield row
