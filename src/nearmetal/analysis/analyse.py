@@ -11,10 +11,10 @@ from nearmetal.analysis.contrasts import matched_contrasts, until_the_end
 from nearmetal.analysis.dependence import warn_of_dependence
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
 from nearmetal.analysis.disks import disks_of
-from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.holding_back import find_withdrawn, hold_back
+from nearmetal.analysis.interference import warn_of_interference
 from nearmetal.analysis.means import warn_of_means
 from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, find_deviation, key_of, mean
@@ -80,7 +80,7 @@ def analyse(
             *about_run(kept, told, left_out, to_run),
             *_about_facts(manifest.malformed),
             *list_provenance_warnings(manifest, kept),
-            *about_disturbance(kept),
+            *warn_of_interference(kept),
             *about_clients(arms, primaries, design.margin),
             *warn_of_no_slack(manifest.plan),
         ),

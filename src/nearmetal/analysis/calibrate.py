@@ -17,7 +17,7 @@ import numpy as np
 
 from nearmetal.analysis import elementary, power
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
-from nearmetal.analysis.disturbed import ELSEWHERE
+from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.known_difference import KnownDifference, Truth, find_known_difference
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of, that_count
 from nearmetal.analysis.results import Analysis, Contrast
@@ -71,7 +71,7 @@ def calibrate(manifest: Manifest, records: Sequence[TrialRecord], analysis: Anal
         disturbances=tuple(_disturbances(that_count(records, arms))),
         # Its comparisons tell of those, and by how much: here the noise is what is asked for.
         warnings=(
-            *(warning for warning in analysis.warnings if warning.code not in ELSEWHERE),
+            *(warning for warning in analysis.warnings if warning.code not in INTERFERENCE),
             *_told_once([one for one, _ in compared]),
         ),
     )

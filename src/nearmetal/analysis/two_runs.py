@@ -24,7 +24,6 @@ from nearmetal.analysis.changes import (
     is_unjudged,
 )
 from nearmetal.analysis.diagnostics import about_run
-from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.gates import (
     Case,
     Gate,
@@ -36,6 +35,7 @@ from nearmetal.analysis.gates import (
     judge_gates,
 )
 from nearmetal.analysis.holding_back import find_withdrawn
+from nearmetal.analysis.interference import warn_of_interference
 from nearmetal.analysis.outcomes import Pair
 from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, key_of, outcomes_of
@@ -278,7 +278,7 @@ def _about(run: StoredRun) -> Iterator[Warned]:
     to_run = blocks_to_run(run.manifest.plan.blocks, run.events)
     yield from (one for one in about_run(run.records, run.events, (), to_run) if one.code in _OF_A_RUN)
     yield from list_provenance_warnings(run.manifest, run.records)
-    yield from about_disturbance(run.records)
+    yield from warn_of_interference(run.records)
 
 
 def stopped_at_a_look(most: int, events: Sequence[Mapping[str, Any]]) -> Iterator[Warned]:

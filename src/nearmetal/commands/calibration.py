@@ -12,7 +12,7 @@ from rich.text import Text
 
 from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
-from nearmetal.analysis.disturbed import ELSEWHERE
+from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.commands.running import make_watcher
 from nearmetal.config import Paths
 from nearmetal.console.printing import print_beside
@@ -165,7 +165,7 @@ def _describe_limits(found: Calibration) -> str:
     parts = []
     if found.unseen and (found.verdict != "unknown" or found.untold):  # else it has been said
         parts.append(f"But small differences are not seen. Not told from none: {_list_unseen(found)}.")
-    if ELSEWHERE & {warning.code for warning in found.warnings}:
+    if INTERFERENCE & {warning.code for warning in found.warnings}:
         parts.append("CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen.")
     return " ".join(parts)
 

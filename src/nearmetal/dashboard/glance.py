@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nearmetal.analysis.disturbed import ELSEWHERE
+from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.warning_groups import find_wording, group_warnings
 from nearmetal.dashboard.course import WARNING, Fate, Place, RunHistory, Trouble
 from nearmetal.in_short import in_short
@@ -214,7 +214,7 @@ def list_warnings(report: ReportInput) -> list[Problem]:
 
 def _counted_in(warning: Warned, report: ReportInput) -> frozenset[str]:
     """The wordings of trials' warnings that a warning of the whole run is made of."""
-    if warning.code not in ELSEWHERE:
+    if warning.code not in INTERFERENCE:
         return frozenset()
     of_trials = (one for record in report.records for one in record.warnings if one.code == warning.code)
     return frozenset(find_wording(one.text) for one in of_trials)

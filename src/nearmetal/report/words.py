@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearmetal.analysis.dependence import is_dependent
-from nearmetal.analysis.disturbed import ELSEWHERE
+from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.analysis.sites import do_sites_differ
 from nearmetal.analysis.symmetry import is_lopsided
@@ -338,7 +338,7 @@ def list_later(analysis: Analysis) -> tuple[Warned, ...]:
 
 
 def _comes_first(warning: Warned) -> bool:
-    return warning.code in FIRST or warning.code in ELSEWHERE
+    return warning.code in FIRST or warning.code in INTERFERENCE
 
 
 def list_warned(contrast: Contrast, analysis: Analysis) -> tuple[Warned, ...]:

@@ -1,4 +1,4 @@
-"""Whether CPU time went elsewhere in so many trials that it is a matter of the whole run, and not of some of them."""
+"""Whether CPU time went to other programs or guests in so many trials that the whole run is disturbed. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,17 +7,17 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.warning_groups import group_warnings
 from nearmetal.model import TrialRecord, TrialStatus, Warned
 
-ELSEWHERE = frozenset({"busy-host", "steal"})
+INTERFERENCE = frozenset({"busy-host", "steal"})
 """Codes of trials that shared their CPUs with what is not theirs."""
 
 _MANY = 0.5
 """Share of a treatment's trials from which on the others are no quiet ones to rely on: the median is among them."""
 
 
-def about_disturbance(records: Sequence[TrialRecord]) -> Iterable[Warned]:
-    """What of `ELSEWHERE` a run's trials have that count, where many of those of some treatment do; with what to do."""
+def warn_of_interference(records: Sequence[TrialRecord]) -> Iterable[Warned]:
+    """What of `INTERFERENCE` a run's trials have that count, if many of some treatment's have it; with what to do."""
     counted = [record for record in records if record.status is TrialStatus.OK]
-    warned = [(record, one) for record in counted for one in record.warnings if one.code in ELSEWHERE]
+    warned = [(record, one) for record in counted for one in record.warnings if one.code in INTERFERENCE]
     if not warned:
         return
     disturbed = {record.trial.id: key_of(record.trial.treatment) for record, _ in warned}
