@@ -12,8 +12,7 @@ from nearmetal.analysis.dependence import warn_of_dependence
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
 from nearmetal.analysis.disks import disks_of
 from nearmetal.analysis.fairness import fairness_of
-from nearmetal.analysis.faults import Faults
-from nearmetal.analysis.holding_back import find_withdrawn, hold_back
+from nearmetal.analysis.faults import Faults, find_withdrawn, hold_back
 from nearmetal.analysis.interference import warn_of_interference
 from nearmetal.analysis.means import warn_of_means
 from nearmetal.analysis.provenance import list_provenance_warnings

@@ -24,6 +24,7 @@ from nearmetal.analysis.changes import (
     is_unjudged,
 )
 from nearmetal.analysis.diagnostics import about_run
+from nearmetal.analysis.faults import find_withdrawn
 from nearmetal.analysis.gates import (
     Case,
     Gate,
@@ -34,7 +35,6 @@ from nearmetal.analysis.gates import (
     is_surely_failing,
     judge_gates,
 )
-from nearmetal.analysis.holding_back import find_withdrawn
 from nearmetal.analysis.interference import warn_of_interference
 from nearmetal.analysis.outcomes import Pair
 from nearmetal.analysis.provenance import list_provenance_warnings
