@@ -19,9 +19,9 @@ from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, find_deviation, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.analysis.sites import warn_of_sites
-from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.analysis.step_down import step_down
 from nearmetal.analysis.symmetry import warn_of_lopsidedness
+from nearmetal.analysis.verdict_rules import warn_of_no_slack
 from nearmetal.model import Assignment, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 from nearmetal.store.manifest import MachineFacts, Manifest

@@ -16,7 +16,6 @@ from nearmetal.analysis.contrasts import (
     equivalence_of_differences,
     equivalence_of_ratios,
     is_in_numbers,
-    judge,
     resolution_of,
 )
 from nearmetal.analysis.outcomes import Pair, count_failed, rank
@@ -26,6 +25,7 @@ from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.run_differences import AFTER, BEFORE, SubjectKind, When
 from nearmetal.analysis.signed_rank import Centre
+from nearmetal.analysis.verdict_rules import judge
 from nearmetal.model import Assignment, ResponseKind, Warned
 
 NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"

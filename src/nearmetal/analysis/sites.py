@@ -13,12 +13,12 @@ from statistics import NormalDist
 import numpy as np
 
 from nearmetal.analysis import elementary
-from nearmetal.analysis.degrees import find_least_blocks
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.responses import Pairs
 from nearmetal.analysis.results import Contrast, OfSites, SiteAgreement, SiteEstimate
 from nearmetal.analysis.signed_rank import Floats, enough, signed_rank
 from nearmetal.analysis.student import find_student_quantile
+from nearmetal.analysis.verdict_rules import find_least_blocks
 from nearmetal.model import Scale, Warned
 
 FEWEST = 3

@@ -31,7 +31,7 @@ from nearmetal.units import show_elapsed, show_size
 
 if TYPE_CHECKING:
     from nearmetal.planning.documents import PlanOutput
-    from nearmetal.store.calibration import Sight, Sizing
+    from nearmetal.store.calibration import Sensitivity, Sizing
     from nearmetal.store.pilot import Pilot
 
 NOTHING_COMPARED = "nothing is compared: there is no treatment beside its reference"
@@ -41,7 +41,7 @@ _NAMED = 4
 
 def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = False) -> int:
     """HOST_CANNOT if `run` with the same words would refuse, as far as that is known; `asks`: as `run` finds it out."""
-    from nearmetal.analysis.sight import list_unknown, sights  # loads numpy
+    from nearmetal.analysis.sensitivity import find_sensitivities, list_unknown  # loads numpy
 
     study = evidence.open_number(opened.study)
     resolved = resolve_treatments(study, opened.files)
@@ -60,7 +60,7 @@ def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = 
     outlook = Outlook(
         needed=planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks)),
         sizing=sizing,
-        seen=tuple(sights(plan, known, study.design)),
+        seen=tuple(find_sensitivities(plan, known, study.design)),
         unknown=len(list_unknown(plan, known)),
         pilot=known.pilot,
         pace=evidence.find_pace(study, plan),
@@ -87,7 +87,7 @@ class Outlook:
     needed: int
     """The fewest blocks with which anything can be decided."""
     sizing: "Sizing | None"
-    seen: "tuple[Sight, ...]"
+    seen: "tuple[Sensitivity, ...]"
     unknown: int
     """Comparisons of whose noise nothing is known."""
     pilot: "Pilot | None"
@@ -102,7 +102,7 @@ class Outlook:
 
 
 def _make_document(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "PlanOutput":
-    from nearmetal.analysis.slack import count_spare, warn_of_no_slack
+    from nearmetal.analysis.verdict_rules import count_spare, warn_of_no_slack
     from nearmetal.planning.documents import Lacking, PlanOutput, UnusedFactor, show_order
 
     return PlanOutput(
@@ -212,7 +212,7 @@ def _print_touched(outlook: Outlook, console: Console) -> None:
 
 def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console) -> None:
     """How many blocks may disagree, what differences are found, and by what that is known."""
-    from nearmetal.analysis.slack import count_spare, warn_of_no_slack
+    from nearmetal.analysis.verdict_rules import count_spare, warn_of_no_slack
 
     if spare := count_spare(plan):
         points = "points" if spare == 1 else "point"

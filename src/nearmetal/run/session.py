@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nearmetal import plugins
-from nearmetal.analysis.slack import warn_of_no_slack
+from nearmetal.analysis.verdict_rules import warn_of_no_slack
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, Unreachable
 from nearmetal.isolate import standing

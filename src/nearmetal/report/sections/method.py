@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nearmetal.analysis.slack import count_spare
+from nearmetal.analysis.verdict_rules import count_spare
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Source, Table, Terms
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis import degrees, power
+from nearmetal.analysis import power
 from nearmetal.analysis.calibrate import finds
 from nearmetal.analysis.paired_noise import scale_noise
 from nearmetal.analysis.responses import key_of
+from nearmetal.analysis.verdict_rules import count_disagreeing, find_last_test
 from nearmetal.model import Assignment, ContrastPlan, DesignSpec, Plan, ResolvedEnvironment, ResolvedWorkload, Scale
-from nearmetal.store.calibration import Calibration, Noise, Sight, Sizing, Source
+from nearmetal.store.calibration import Calibration, Noise, Sensitivity, Sizing, Source
 from nearmetal.store.pilot import PairedNoise, Pilot
 
 SPARE = 3
@@ -140,12 +141,12 @@ def _calibrated(
     return None
 
 
-def sights(plan: Plan, evidence: Evidence, design: DesignSpec) -> Iterator[Sight]:
+def find_sensitivities(plan: Plan, evidence: Evidence, design: DesignSpec) -> Iterator[Sensitivity]:
     """One for each comparison whose noise is known; by calibrations one for each workload and pair of environments.
 
     A sequential study is told by its last look, which sees the most.
     """
-    blocks, level = last_look(plan)
+    blocks, level = find_last_test(plan)
     told = set()
     for contrast in plan.contrasts:
         known = find_noise(plan, contrast, evidence)
@@ -156,7 +157,7 @@ def sights(plan: Plan, evidence: Evidence, design: DesignSpec) -> Iterator[Sight
         if what := finds(known.noises, blocks, level, is_ratio, design.power):
             half = power.half_width(known.noises, blocks, level, design.power)
             treatment, reference = known.sides or (None, None)
-            yield Sight(
+            yield Sensitivity(
                 workload=contrast.workload,
                 response=plan.response_of(contrast),
                 environments=known.environments,
@@ -172,11 +173,6 @@ def sights(plan: Plan, evidence: Evidence, design: DesignSpec) -> Iterator[Sight
                 half_width=math.expm1(half) if half is not None and is_ratio else half,
                 blocks_wanted=_count_wanted(known, plan.level, design),
             )
-
-
-def last_look(plan: Plan) -> tuple[int, float]:
-    """Blocks and level of a plan's last test."""
-    return (plan.looks[-1].blocks, plan.looks[-1].level) if plan.looks else (plan.blocks, plan.level)
 
 
 def size_blocks(plan: Plan, evidence: Evidence, design: DesignSpec) -> Sizing | None:
@@ -196,9 +192,7 @@ def size_blocks(plan: Plan, evidence: Evidence, design: DesignSpec) -> Sizing | 
                 return None
             counted[known.key] = blocks, known, contrast.workload
     most, known, workload = max(counted.values(), key=lambda one: one[0])
-    fewest = next(
-        blocks for blocks in range(1, most + 100) if (degrees.count_disagreeing(blocks, plan.level) or 0) >= SPARE
-    )
+    fewest = next(blocks for blocks in range(1, most + 100) if (count_disagreeing(blocks, plan.level) or 0) >= SPARE)
     return Sizing(
         blocks=max(most, fewest),
         aim="precision" if design.detect is None else "detect",

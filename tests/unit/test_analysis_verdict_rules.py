@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal.analysis.analyse import find_pace
-from nearmetal.analysis.degrees import count_disagreeing, find_least_blocks, find_needed_blocks, judge
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.signed_rank import Centre, enough, signed_rank
+from nearmetal.analysis.verdict_rules import count_disagreeing, find_least_blocks, find_needed_blocks, judge
 from nearmetal.model import Better, Response
 from nearmetal.report import words
 from nearmetal.units import show_elapsed

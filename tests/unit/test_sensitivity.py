@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearmetal.analysis.degrees import count_disagreeing
-from nearmetal.analysis.sight import SPARE, EarlierRun, Evidence, find_noise, list_unknown, sights, size_blocks
+from nearmetal.analysis.sensitivity import (
+    SPARE,
+    EarlierRun,
+    Evidence,
+    find_noise,
+    find_sensitivities,
+    list_unknown,
+    size_blocks,
+)
 from nearmetal.analysis.signed_rank import signed_rank
-from nearmetal.analysis.slack import count_spare, warn_of_no_slack
+from nearmetal.analysis.verdict_rules import count_disagreeing, count_spare, warn_of_no_slack
 from nearmetal.errors import BadInput
 from nearmetal.model import Plan, Scale, Study
 from nearmetal.planning import evidence, power_words
@@ -83,10 +90,10 @@ BOTH = pilot(noise(), noise("primes", 0.01))
 def test_a_pilot_comes_before_earlier_runs_and_these_before_nothing() -> None:
     plan = planned(study())
     runs = [EarlierRun(MADE, 1, (noise(spread=0.1), noise("primes", 0.1)))]
-    found = list(sights(plan, Evidence(pilot(noise()), runs), study("design.blocks=12").design))
+    found = list(find_sensitivities(plan, Evidence(pilot(noise()), runs), study("design.blocks=12").design))
     assert [(one.workload, one.source) for one in found] == []  # one block sees nothing
     plan = planned(study("design.blocks=12"))
-    found = list(sights(plan, Evidence(pilot(noise()), runs), study().design))
+    found = list(find_sensitivities(plan, Evidence(pilot(noise()), runs), study().design))
     assert [(one.workload, one.source) for one in found] == [("web", "pilot"), ("primes", "runs")]
     assert found[0].finds.smallest < found[1].finds.smallest / 3
     assert [one.workload for one in list_unknown(plan, Evidence(pilot(noise())))] == ["primes"]
@@ -95,9 +102,9 @@ def test_a_pilot_comes_before_earlier_runs_and_these_before_nothing() -> None:
 def test_runs_are_taken_together_and_those_with_other_repeats_are_not() -> None:
     plan = planned(study("design.blocks=12"))
     one, other = EarlierRun(MADE, 1, (noise(),)), EarlierRun(MADE, 4, (noise(),))
-    (alone,) = sights(plan, Evidence(runs=[one, other]), study().design)
+    (alone,) = find_sensitivities(plan, Evidence(runs=[one, other]), study().design)
     assert len(alone.made) == 1
-    (both,) = sights(plan, Evidence(runs=[one, one]), study().design)
+    (both,) = find_sensitivities(plan, Evidence(runs=[one, one]), study().design)
     assert len(both.made) == 2
 
 
@@ -139,8 +146,8 @@ def test_a_number_that_is_chosen_leaves_some_blocks_to_disagree() -> None:
 def test_a_difference_in_a_unit_is_a_share_of_what_is_typical() -> None:
     of = study("design.detect=5%", "design.blocks=12")
     found = [noise(spread=20.0, scale="difference"), noise("primes", 1.0, "difference")]
-    (web, _) = sights(planned(of), Evidence(pilot(*found)), of.design)
-    (ratio, _) = sights(planned(of), Evidence(BOTH), of.design)
+    (web, _) = find_sensitivities(planned(of), Evidence(pilot(*found)), of.design)
+    (ratio, _) = find_sensitivities(planned(of), Evidence(BOTH), of.design)
     assert web.blocks_wanted is not None and ratio.blocks_wanted is not None
     assert web.blocks_wanted == pytest.approx(ratio.blocks_wanted, abs=1)
     assert web.finds.smallest == pytest.approx(1000 * ratio.finds.smallest, rel=0.05)
@@ -203,11 +210,13 @@ def test_the_report_says_how_the_number_of_blocks_was_fixed() -> None:
 
 def test_advice_says_how_many_blocks_an_aim_takes() -> None:
     of = study("design.blocks=12")
-    found = list(sights(planned(of), Evidence(BOTH), of.design))
+    found = list(find_sensitivities(planned(of), Evidence(BOTH), of.design))
     told = power_words.about_aim(found, of.design)
     assert told is not None and told.startswith("detect 5 % with a power of 0.8 takes ")
     none = read(STUDY.replace('detect = "5%"', "").replace('"auto"', "12"), "sized")
-    assert power_words.about_aim(list(sights(planned(none), Evidence(BOTH), none.design)), none.design) is None
+    assert (
+        power_words.about_aim(list(find_sensitivities(planned(none), Evidence(BOTH), none.design)), none.design) is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -265,7 +274,7 @@ def test_failures_weigh_as_many_blocks_as_their_run_had() -> None:
 
 def test_one_sentence_tells_the_comparison_that_sees_the_least_of_a_workload_and_source() -> None:
     plan = planned(study("design.blocks=12"))
-    seen = list(sights(plan, Evidence(pilot(noise(), noise("primes"))), study().design))
+    seen = list(find_sensitivities(plan, Evidence(pilot(noise(), noise("primes"))), study().design))
     web, primes = seen
     finds = web.finds.model_copy(update={"smallest": 2 * web.finds.smallest})
     worse = web.model_copy(update={"finds": finds})
@@ -303,4 +312,4 @@ def test_a_calibration_tells_each_workload_response_and_pair_of_environments_onc
     assert [key[:3] for key in keys] == [("calibration", one.workload, plan.response_of(one)) for one in plan.contrasts]
     assert len(set(keys)) == len(keys)
     twice = plan.model_copy(update={"contrasts": plan.contrasts * 2})
-    assert len(list(sights(twice, by_calibrations, study().design))) == len(keys)
+    assert len(list(find_sensitivities(twice, by_calibrations, study().design))) == len(keys)

@@ -1,13 +1,14 @@
 """How much a verdict says: by what a difference exceeds the margin, and what an undecided contrast would take. Pure."""
 
 import math
+from collections.abc import Iterable
 from statistics import NormalDist
 
 import numpy as np
 
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.signed_rank import Centre, two_sided_distinct
-from nearmetal.model import Better, Scale
+from nearmetal.model import Better, Plan, Scale, Warned
 
 Range = tuple[float, float]
 
@@ -89,3 +90,29 @@ def count_disagreeing(blocks: int, level: float) -> int | None:
         spread = math.sqrt(blocks * (blocks + 1) * (2 * blocks + 1) / 24)
         most = math.floor(blocks * (blocks + 1) / 4 + NormalDist().inv_cdf(level / 2) * spread) if level else -1
     return None if most < 0 else (math.isqrt(8 * most + 1) - 1) // 2
+
+
+def find_last_test(plan: Plan) -> tuple[int, float]:
+    """Blocks and level of a plan's last test."""
+    return (plan.looks[-1].blocks, plan.looks[-1].level) if plan.looks else (plan.blocks, plan.level)
+
+
+def count_spare(plan: Plan) -> int | None:
+    """k of a plan's primary contrasts: blocks that may disagree at its last test, should their differences be the
+    smallest. None where it has too few blocks for any verdict of `different`."""
+    return count_disagreeing(*find_last_test(plan))
+
+
+def warn_of_no_slack(plan: Plan) -> Iterable[Warned]:
+    """That one block which disagrees, or is lost, leaves no verdict of `different`; or that none can come at all."""
+    if not plan.contrasts or count_spare(plan):
+        return
+    if count_spare(plan) is None:
+        text = f"{_blocks(plan)} decide nothing: every verdict is undecided"
+    else:
+        text = f"a difference is found only if all {_blocks(plan)} agree; one that is lost leaves no verdict"
+    yield Warned(code="no-slack", text=text)
+
+
+def _blocks(plan: Plan) -> str:
+    return "1 block" if plan.blocks == 1 else f"{plan.blocks} blocks"
