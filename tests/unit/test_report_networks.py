@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearmetal.analysis import centre
+from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Level
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
@@ -442,15 +442,15 @@ def test_the_interval_of_a_centre_covers_it_as_often_as_it_says() -> None:
     noise = np.random.default_rng(3)
     covered = 0
     for _ in range(400):
-        interval = centre.of(cell(noise.lognormal(0, 0.2, size=8).tolist(), "ratio"), 0.05).interval
+        interval = single_arm.estimate_centre(cell(noise.lognormal(0, 0.2, size=8).tolist(), "ratio"), 0.05).interval
         assert interval is not None
         covered += interval[0] <= 1.0 <= interval[1]
     assert covered / 400 >= 0.93
-    few = centre.of(cell([1.0, 2.0, 4.0], "ratio"), 0.05)
+    few = single_arm.estimate_centre(cell([1.0, 2.0, 4.0], "ratio"), 0.05)
     assert few.estimate == pytest.approx(2.0) and few.interval is None
-    zeros = centre.of(cell([0.0] * 8, "difference"), 0.05)
+    zeros = single_arm.estimate_centre(cell([0.0] * 8, "difference"), 0.05)
     assert (zeros.estimate, zeros.interval) == (0.0, (0.0, 0.0))
-    assert math.isnan(centre.of(cell([1.0, math.inf], "ratio"), 0.05).estimate)
+    assert math.isnan(single_arm.estimate_centre(cell([1.0, math.inf], "ratio"), 0.05).estimate)
 
 
 def test_wherever_one_treatment_has_an_interval_it_is_of_the_time_of_the_run(

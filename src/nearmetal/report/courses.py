@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nearmetal.analysis import centre
+from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment
 from nearmetal.report import words
@@ -30,7 +30,7 @@ def make_courses(cells: Iterable[Cell], report: ReportInput) -> list[CourseLine]
             points=tuple(
                 Point(clients, found.estimate, found.interval)
                 for clients, cell in sorted(members, key=lambda member: member[0])
-                for found in (centre.of(cell, study.design.alpha),)
+                for found in (single_arm.estimate_centre(cell, study.design.alpha),)
             ),
         )
         for (workload, name), members in along.items()

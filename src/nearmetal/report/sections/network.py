@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nearmetal.analysis import centre
+from nearmetal.analysis import single_arm
 from nearmetal.analysis.clients import told_by_client
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
@@ -188,7 +188,11 @@ def _of_clients(cells: Sequence[Cell], report: ReportInput) -> Iterator[_OfClien
         for client, values in enumerate(zip(*told.trials, strict=True) if told else ()):
             own = cell.model_copy(update={"values": values, "censored": (None,) * len(values)})
             yield _OfClient(
-                cell, len(told.trials[0]) if told else 0, client + 1, sum(values) / len(values), centre.of(own, alpha)
+                cell,
+                len(told.trials[0]) if told else 0,
+                client + 1,
+                sum(values) / len(values),
+                single_arm.estimate_centre(own, alpha),
             )
 
 

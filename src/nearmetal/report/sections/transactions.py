@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from nearmetal import units
-from nearmetal.analysis import centre
+from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
 from nearmetal.report import against, bounds, figures, words
@@ -90,7 +90,7 @@ def _make_values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     """The page's text, then what `_FIGURES` names."""
     if cell is None:
         return (None,) * (1 + len(_FIGURES))
-    found = centre.of(cell, alpha)
+    found = single_arm.estimate_centre(cell, alpha)
     low, high = found.interval or (None, None)
     spread = "" if low is None or high is None else f" ({low:,.0f} – {high:,.0f})"
     deviation = cell.stddev if bounds.has_deviation(cell) else None

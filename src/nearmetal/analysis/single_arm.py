@@ -13,7 +13,7 @@ _RESOLUTION = 1e-9
 """Values closer than this, relative to the largest, are one value."""
 
 
-def of(cell: Cell, level: float) -> Centre:
+def estimate_centre(cell: Cell, level: float) -> Centre:
     """The centre of a treatment's blocks with its interval of confidence 1 - level, in the response's unit: see
     docs/report.md. It tells how well this treatment alone is known at the time of the run, and is outside more often if
     the host wanders (`validation/two_runs.py`). No interval with too few blocks; no centre of values that are not all
