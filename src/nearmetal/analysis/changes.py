@@ -19,11 +19,11 @@ from nearmetal.analysis.contrasts import (
     resolution_of,
 )
 from nearmetal.analysis.outcomes import Pair, count_failed, rank
-from nearmetal.analysis.over_runs import compare_runs, find_needed_runs
 from nearmetal.analysis.rank_sum import BoundedValues, are_enough, rank_sum_of_bounds
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.run_differences import AFTER, BEFORE, SubjectKind, When
+from nearmetal.analysis.several_runs import compare_runs, find_needed_runs
 from nearmetal.analysis.signed_rank import Centre
 from nearmetal.analysis.verdict_rules import judge
 from nearmetal.model import Assignment, ResponseKind, Warned
