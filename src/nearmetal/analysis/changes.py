@@ -18,7 +18,7 @@ from nearmetal.analysis.contrasts import (
     is_in_numbers,
     resolution_of,
 )
-from nearmetal.analysis.outcomes import Pair, count_failed, rank
+from nearmetal.analysis.outcome_ranks import Pair, count_failed, rank_outcomes
 from nearmetal.analysis.rank_sum import BoundedValues, are_enough, rank_sum_of_bounds
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.results import Contrast, Verdict
@@ -166,7 +166,7 @@ def _take_samples(asked: ChangeSubject, before: Side, after: Side) -> _Samples:
     if problem:
         return _Samples(response, kind, sides, planned, runs, problem)
     with np.errstate(over="ignore"):  # what is beyond the largest number is told with the verdict
-        before_, after_ = ([rank(run, response, kind) for run in side] for side in sides)
+        before_, after_ = ([rank_outcomes(run, response, kind) for run in side] for side in sides)
     base = [pair[-1] or pair[0] for run in sides[0] for pair in run]
     typical = statistics.median(one.values[response].value for one in base if not one.has_failed)
     if kind.scale == "difference":

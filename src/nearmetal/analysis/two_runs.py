@@ -36,7 +36,7 @@ from nearmetal.analysis.gates import (
     judge_gates,
 )
 from nearmetal.analysis.interference import warn_of_interference
-from nearmetal.analysis.outcomes import Pair
+from nearmetal.analysis.outcome_ranks import Pair
 from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, key_of, outcomes_of
 from nearmetal.analysis.results import FairnessRow, Verdict

@@ -17,7 +17,7 @@ Pair = tuple[Replicate, Replicate | None]
 """The outcome of a treatment in a block, and of the reference that it is held against, if it is."""
 
 
-def rank(pairs: Iterable[Pair], response: str, kind: ResponseKind) -> BoundedValues:
+def rank_outcomes(pairs: Iterable[Pair], response: str, kind: ResponseKind) -> BoundedValues:
     """Where each block lies on the response's scale, by logarithms of a ratio: a treatment, or how far it lies above
     its reference. Values must be of one kind, numbers, and on a ratio scale not negative.
 
