@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nearmetal.analysis.bounds import Bound, joined, left_open
+from nearmetal.analysis.censoring import Bound, find_open_sides, join_bounds
 from nearmetal.analysis.responses import mean
 from nearmetal.report.blocks import Chart, Column, Paragraph, Table, Value
 from nearmetal.report.cells import for_people, for_programs, list_columns
@@ -145,7 +145,7 @@ def test_latencies_below_the_last_digit_are_at_most_that(tmp_path: Path) -> None
     ],
 )
 def test_a_sum_of_bounds_is_a_bound_where_they_are_of_one_kind(bounds: list[Bound | None], expected: object) -> None:
-    assert joined(bounds) == expected
+    assert join_bounds(bounds) == expected
 
 
 @pytest.mark.parametrize(
@@ -160,4 +160,4 @@ def test_a_sum_of_bounds_is_a_bound_where_they_are_of_one_kind(bounds: list[Boun
 def test_what_is_made_of_bounds_is_known_where_it_does_not_depend_on_them(
     values: list[float], bounds: list[Bound | None], expected: list[object]
 ) -> None:
-    assert [left_open(of, values, bounds) for of in (mean, min, statistics.median, max)] == expected
+    assert [find_open_sides(of, values, bounds) for of in (mean, min, statistics.median, max)] == expected

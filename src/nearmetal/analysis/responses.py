@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from nearmetal.analysis.bounds import Bound, joined
+from nearmetal.analysis.censoring import Bound, join_bounds
 from nearmetal.model import (
     OF_THE_BOOT,
     Assignment,
@@ -243,7 +243,7 @@ def _average(name: str, records: Sequence[TrialRecord]) -> Value:
     problem = max((repeat.problem for repeat in repeats if repeat.problem), default=None)
     is_geometric = repeats[0].kind.scale == "ratio" and all(0 <= value < math.inf for value in values)
     average = _geometric_mean(values) if is_geometric else mean(values)
-    bound = joined(repeat.censored for repeat in repeats)
+    bound = join_bounds(repeat.censored for repeat in repeats)
     return Value(average, repeats[0].kind, problem or (None if math.isfinite(average) else "not-finite"), bound)
 
 

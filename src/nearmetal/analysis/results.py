@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from nearmetal.analysis.bounds import Bound
+from nearmetal.analysis.censoring import Bound
 from nearmetal.model import ONLY_KNOWN, Better, Document, Frozen, Level, Number, Scale, TrialCounts, Warned
 
 

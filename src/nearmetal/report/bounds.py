@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
-from nearmetal.analysis.bounds import Bound, left_open
+from nearmetal.analysis.censoring import Bound, find_open_sides
 from nearmetal.analysis.responses import mean
 from nearmetal.analysis.results import Cell
 from nearmetal.report import figures
@@ -32,7 +32,7 @@ def list_counts(cell: Cell) -> tuple[int, ...]:
 
 def find_bound(cell: Cell, statistic: Statistic) -> Bound | None:
     """What is known of it; None where that is the number itself."""
-    return left_open(_STATISTICS[statistic], cell.values, cell.censored) if any(cell.censored) else None
+    return find_open_sides(_STATISTICS[statistic], cell.values, cell.censored) if any(cell.censored) else None
 
 
 def make_quantity(cell: Cell, statistic: Statistic, of_each: int = 1) -> Quantity | None:

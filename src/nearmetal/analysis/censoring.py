@@ -9,13 +9,13 @@ Bound = Literal["left", "right", "both"]
 least that ("right"), or, as of a mean of such and such, neither ("both")."""
 
 
-def joined(bounds: Iterable[Bound | None]) -> Bound | None:
+def join_bounds(bounds: Iterable[Bound | None]) -> Bound | None:
     """What is known of a sum or mean of numbers of which so much is known; None where all were measured."""
     found = {bound for bound in bounds if bound}
     return next(iter(found)) if len(found) == 1 else "both" if found else None
 
 
-def left_open(
+def find_open_sides(
     statistic: Callable[[Sequence[float]], float], values: Sequence[float], bounds: Sequence[Bound | None]
 ) -> Bound | None:
     """To which sides a statistic that grows with each of its values may lie beyond what it is of the bounds.
@@ -28,4 +28,4 @@ def left_open(
         farthest = [end if bound in (side, "both") else value for value, bound in zip(values, bounds, strict=True)]
         if statistic(farthest) != known:
             open_to.append("left" if side == "left" else "right")
-    return joined(open_to)
+    return join_bounds(open_to)
