@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nearmetal.analysis.multiples import multiples
+from nearmetal.analysis.proportional_responses import find_proportional
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Paragraph
@@ -27,7 +27,7 @@ _DRAWN = 40
 
 def _render(report: ReportInput) -> Contents | None:
     order = {response: place for place, response in enumerate(_in_order(report))}
-    repeated = multiples(report.analysis.cells, report.manifest.plan.primaries) & order.keys()
+    repeated = find_proportional(report.analysis.cells, report.manifest.plan.primaries) & order.keys()
     own = [one for one in report.analysis.contrasts if (one.workload, one.response) not in repeated]
     contrasts = sorted(
         (contrast for contrast in own if not contrast.primary),

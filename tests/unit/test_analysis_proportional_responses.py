@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.analysis.multiples import multiples
+from nearmetal.analysis.proportional_responses import find_proportional
 from nearmetal.model import Response
 from nearmetal.report.blocks import Chart, Paragraph, Table
 from nearmetal.report.chapters import make_sections
@@ -31,7 +31,7 @@ def found(other: Other, primary: Callable[[int], float] = lambda block: 900 + wo
             records.append(
                 record(environment, block, {"throughput": ratio(rate), **({"other": response} if response else {})})
             )
-    return {response for _, response in multiples(run(manifest(), records).cells, PRIMARIES)}
+    return {response for _, response in find_proportional(run(manifest(), records).cells, PRIMARIES)}
 
 
 def count(value: float, **more: Any) -> Response:
@@ -67,7 +67,7 @@ def test_two_constants_are_not_the_same_quantity() -> None:
         for block in range(8)
         for environment in ("host", "docker")
     ]
-    assert not multiples(run(manifest(), records).cells, PRIMARIES)
+    assert not find_proportional(run(manifest(), records).cells, PRIMARIES)
 
 
 def test_a_primary_without_numbers_has_no_multiples() -> None:

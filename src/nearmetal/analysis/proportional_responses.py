@@ -15,7 +15,7 @@ SAME = 1e-9
 """Relative. What is computed from one count lies closer together; what is printed in a few digits does not."""
 
 
-def multiples(cells: Iterable[Cell], primaries: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+def find_proportional(cells: Iterable[Cell], primaries: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     """(workload, response) of what is in every good trial a positive constant times its workload's primary response.
 
     It is of the same scale and direction, and is there where the primary is and nowhere else. Of a primary that is the
