@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from nearmetal import cpu_lists
 from nearmetal.analysis import elementary
+from nearmetal.analysis.carryover import CarryoverEffects
 from nearmetal.analysis.contrasts import MatchedContrast
 from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.faults import Faults
-from nearmetal.analysis.predecessors import PredecessorEffects
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts, key_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
@@ -49,7 +49,7 @@ def diagnose(
     `crowded` are the ids of trials whose clients share CPUs (see `sharing_cpus`), `planned` is the number of blocks
     that were planned; at a look of a sequential design, those before it.
     """
-    positions, predecessors = _PositionEffects(arms), PredecessorEffects(arms)
+    positions, predecessors = _PositionEffects(arms), CarryoverEffects(arms)
     shared: dict[int, tuple[Warned, ...]] = {}  # contrasts of one pair of arms share their trials
     contrasts = []
     for one in matched:

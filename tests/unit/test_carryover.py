@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nearmetal.analysis.carryover import CarryoverEffects, find_carryover_p
 from nearmetal.analysis.contrasts import matched_contrasts
-from nearmetal.analysis.predecessors import PredecessorEffects, predecessor_p
 from nearmetal.analysis.responses import arms_of_study
 from nearmetal.model import Plan, TrialRecord
 from nearmetal.planning import plan as planning
@@ -67,7 +67,7 @@ def records(plan: Plan, carried: float, seed: int = 1, lag: int = 1) -> list[Tri
 
 def codes(plan: Plan, kept: Sequence[TrialRecord], design: Any) -> list[list[str]]:
     arms = arms_of_study(kept, design)
-    effects = PredecessorEffects(arms)
+    effects = CarryoverEffects(arms)
     found = matched_contrasts(plan, arms, plan.primaries, 0.05, 0.02)
     return [[one.code for one in effects.about(matched.contrast)] for matched in found if matched.contrast.primary]
 
@@ -97,5 +97,5 @@ def test_false_alarms_are_as_seldom_as_the_level_says() -> None:
     ]
     generator = np.random.default_rng(4)
     drift = np.linspace(0, 5, 12)[:, None]
-    p = [predecessor_p(generator.normal(size=(12, 3)) + drift, before) for _ in range(500)]
+    p = [find_carryover_p(generator.normal(size=(12, 3)) + drift, before) for _ in range(500)]
     assert np.mean(np.array(p) <= 0.05) == pytest.approx(0.05, abs=0.03)

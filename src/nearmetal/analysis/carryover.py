@@ -32,7 +32,7 @@ _Attempt = tuple[int, int]
 """Block and attempt."""
 
 
-class PredecessorEffects:
+class CarryoverEffects:
     """Of one run: tested once for each workload and primary response, told at each of their contrasts."""
 
     def __init__(self, arms: Arms) -> None:
@@ -96,10 +96,10 @@ class PredecessorEffects:
         values = np.array([[arm[at] for arm in arms] for at in shared])
         if scale == "ratio":
             values = elementary.log(values)
-        return predecessor_p(values, [[before[at] for before in befores] for at in shared])
+        return find_carryover_p(values, [[before[at] for before in befores] for at in shared])
 
 
-def predecessor_p(values: NDArray[np.float64], before: Sequence[Sequence[int]]) -> float:
+def find_carryover_p(values: NDArray[np.float64], before: Sequence[Sequence[int]]) -> float:
     """p that values (blocks x treatments) do not depend on their predecessors: of 999 shuffles at most."""
     left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
     named = np.array(before).ravel() + 1  # 0 for those without a predecessor
