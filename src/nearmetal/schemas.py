@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.analysis.results import Analysis
+from nearmetal.analysis.run_comparison import Comparison
 from nearmetal.analysis.summary import Summary
-from nearmetal.analysis.two_runs import Comparison
 from nearmetal.by_hand.documents import Down, Ls, Up
 from nearmetal.console.manual import read_entries
 from nearmetal.dashboard.document import Serving

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nearmetal.analysis.gates import parse_gate
-from nearmetal.analysis.two_runs import Comparison
+from nearmetal.analysis.run_comparison import Comparison
 from nearmetal.commands import comparison
 from nearmetal.commands import runs as runs_commands
 from nearmetal.errors import BadInput

@@ -8,8 +8,8 @@ from typing import Literal
 
 from nearmetal.analysis.changes import NOTHING_BEFORE
 from nearmetal.analysis.gates import Gate
-from nearmetal.analysis.two_runs import StoredRun, find_copies, find_responses
-from nearmetal.analysis.two_runs import compare as compared
+from nearmetal.analysis.run_comparison import StoredRun, find_copies, find_responses
+from nearmetal.analysis.run_comparison import compare as compared
 from nearmetal.console.printing import console_for, print_json, unfold_console
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.report import figures

@@ -10,8 +10,8 @@ from rich.text import Text
 from nearmetal.analysis.changes import ResponseChange
 from nearmetal.analysis.responses import count, key_of
 from nearmetal.analysis.results import FairnessRow, Verdict
+from nearmetal.analysis.run_comparison import Comparison, RunWarning, StoredRun
 from nearmetal.analysis.run_differences import AFTER, BEFORE, UnsharedComparison
-from nearmetal.analysis.two_runs import Comparison, RunWarning, StoredRun
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.gate_words import describe_outcome
