@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nearmetal.analysis.assumptions import warn_of_assumptions
 from nearmetal.analysis.clients import about_clients
 from nearmetal.analysis.confounders import name_confounders
 from nearmetal.analysis.contrasts import matched_contrasts, until_the_end
-from nearmetal.analysis.dependence import warn_of_dependence
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
 from nearmetal.analysis.disks import disks_of
 from nearmetal.analysis.fairness import fairness_of
@@ -20,7 +20,6 @@ from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, 
 from nearmetal.analysis.results import Analysis, Cell
 from nearmetal.analysis.sites import warn_of_sites
 from nearmetal.analysis.step_down import step_down
-from nearmetal.analysis.symmetry import warn_of_lopsidedness
 from nearmetal.analysis.verdict_rules import warn_of_no_slack
 from nearmetal.model import Assignment, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
@@ -63,7 +62,9 @@ def analyse(
             contrasts = step_down(contrasts, matched, len(manifest.plan.contrasts), design.alpha, design.margin)
         else:
             contrasts = tuple(map(until_the_end, contrasts))
-    contrasts = tuple(warn_of_sites(warn_of_means(warn_of_lopsidedness(warn_of_dependence(one)))) for one in contrasts)
+    contrasts = tuple(
+        one.with_warnings(*warn_of_assumptions(one), *warn_of_means(one), *warn_of_sites(one)) for one in contrasts
+    )
     pace = find_pace(kept)
     contrasts = tuple(
         one if one.needs is None or pace is None else one.model_copy(update={"needs_seconds": one.needs * pace})

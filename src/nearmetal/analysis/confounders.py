@@ -122,12 +122,8 @@ def _name(contrast: Contrast, differing: Sequence[tuple[str, str, str]]) -> Cont
         return contrast
     listed = in_short([_show(*one) for one in differing], _NAMED)
     text = f"both sides also differ in what is known to move it: {listed}"
-    return contrast.model_copy(
-        update={
-            "confounded_by": tuple(name for name, _, _ in differing),
-            "warnings": (*contrast.warnings, Warned(code="confounded", text=text)),
-        }
-    )
+    named = contrast.model_copy(update={"confounded_by": tuple(name for name, _, _ in differing)})
+    return named.with_warnings(Warned(code="confounded", text=text))
 
 
 def _show(name: str, mine: str, theirs: str) -> str:

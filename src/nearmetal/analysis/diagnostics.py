@@ -59,7 +59,6 @@ def diagnose(
                 one.pairs, crowded, min(looks[look - 1].blocks, planned) if look else planned
             )
         warnings = (
-            *one.contrast.warnings,
             *faults.about(one.contrast),
             *about_series(one.differences, one.contrast.primary, one.contrast.response),
             *positions.about(one.contrast),
@@ -67,7 +66,7 @@ def diagnose(
             *disks.about(one.contrast),
             *shared[id(one.pairs)],
         )
-        contrasts.append(one.contrast.model_copy(update={"warnings": warnings}) if warnings else one.contrast)
+        contrasts.append(one.contrast.with_warnings(*warnings))
     return tuple(contrasts)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -194,6 +194,10 @@ class ContrastResult(Frozen):
     def tested_at(self) -> float:
         """The level that p is held against."""
         return self.level if self.look_level is None else self.look_level
+
+    def with_warnings(self, *warnings: Warned) -> Self:
+        """With these after its own."""
+        return self.model_copy(update={"warnings": (*self.warnings, *warnings)}) if warnings else self
 
 
 class Contrast(ContrastResult):

@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nearmetal.analysis.dependence import is_dependent
+from nearmetal.analysis.assumptions import is_dependent, is_lopsided
 from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.analysis.sites import do_sites_differ
-from nearmetal.analysis.symmetry import is_lopsided
 from nearmetal.model import Assignment, Level, Plan, ResponseKind, Scale, Warned
 from nearmetal.plain import strip_controls as strip_controls
 from nearmetal.report import figures

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from nearmetal.analysis import dependence
-from nearmetal.analysis.dependence import (
-    DEPENDS,
+from nearmetal.analysis import assumptions
+from nearmetal.analysis.assumptions import (
+    ON_INDEPENDENCE,
     estimate_autocorrelation,
     find_dependent_p,
     find_inflation,
@@ -82,7 +82,7 @@ def test_values_of_any_size_have_a_p(values: np.ndarray) -> None:
 def test_many_blocks_have_nearly_the_exact_p(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
     values = np.random.default_rng(1).normal(size, 1, 501)
     _, approximate = p_of(values)
-    monkeypatch.setattr(dependence, "_EXACT", 501)
+    monkeypatch.setattr(assumptions, "_EXACT", 501)
     _, exact = p_of(values)
     assert approximate == pytest.approx(exact, abs=1e-3)
 
@@ -131,13 +131,13 @@ def test_a_run_whose_blocks_come_in_waves_is_warned_of() -> None:
     primary, other = concluded(0.006)
     assert primary.verdict is other.verdict is Verdict.DIFFERENT
     assert (
-        DEPENDS in codes(primary)
+        ON_INDEPENDENCE in codes(primary)
         and words.badge_verdict(primary).text == "different, better, if blocks are independent"
     )
-    assert other.p_dependent is None and DEPENDS not in codes(other)
+    assert other.p_dependent is None and ON_INDEPENDENCE not in codes(other)
 
 
 def test_a_difference_beyond_the_waves_is_not_warned_of() -> None:
     primary, _ = concluded(0.06)
     assert primary.verdict is Verdict.DIFFERENT and primary.p_dependent == primary.p
-    assert DEPENDS not in codes(primary) and words.badge_verdict(primary).text == "different, better"
+    assert ON_INDEPENDENCE not in codes(primary) and words.badge_verdict(primary).text == "different, better"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from nearmetal.analysis.assumptions import find_lopsided_p, is_lopsided, warn_of_assumptions
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.signed_rank import signed_rank
-from nearmetal.analysis.symmetry import find_lopsided_p, is_lopsided, warn_of_lopsidedness
 from nearmetal.report import words
 from tests.contrasted import contrast
 
@@ -64,5 +64,5 @@ def test_the_word_has_the_caveat_at_the_level_of_the_verdict(changes: dict[str, 
     one = contrast(**changes)
     assert is_lopsided(one) == expected
     assert words.badge_verdict(one).text.endswith(", worse, if blocks are symmetric") == expected
-    codes = [warning.code for warning in warn_of_lopsidedness(one).warnings]
+    codes = [warning.code for warning in warn_of_assumptions(one)]
     assert ("depends-on-symmetry" in codes) == expected

@@ -1,21 +1,25 @@
-"""Whether a difference would still be found if a block resembled the one before: a sensitivity p. Pure.
+"""What a verdict assumes of blocks, and whether a difference would still be found without it: sensitivity p's. Pure.
 
-docs/validity.md says how it is made. It is p itself if differences vary no more than independent ones do, it holds for
-failures and bounds as p does, and a difference that is large beside the scatter of its blocks is found whatever their
-order.
+docs/validity.md says how both are made. *Independence*: p if a block resembled the one before. It is p itself if
+differences vary no more than independent ones do, it holds for failures and bounds as p does, and a difference that is
+large beside the scatter of its blocks is found whatever their order. *Symmetry*: p by the jackknife of a U-statistic
+(P. K. Sen, "On some convergence properties of U-statistics", Calcutta Statistical Association Bulletin 10, 1960). Of
+symmetric differences it nearly always agrees.
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.signed_rank import Centre, Floats, approximate_p
+from nearmetal.analysis.student import student_p
 from nearmetal.model import Warned
 
-DEPENDS = "depends-on-independence"
-"""The code of the warning, and of the caveat in the verdict's word."""
+ON_INDEPENDENCE, ON_SYMMETRY = "depends-on-independence", "depends-on-symmetry"
+"""Codes of the warnings, and of the caveats in the verdict's word."""
 
 FEWEST = 6
 """Blocks below which a series says nothing of its order."""
@@ -78,18 +82,46 @@ def find_inflation(autocorrelation: float, blocks: int) -> float:
     return inflation * (blocks - 1) / (blocks - inflation)
 
 
+def find_lopsided_p(differences: Floats, p: float | None, resolution: float) -> float | None:
+    """p of no effect that needs no symmetry, and at least the test's own `p`; None if there is none."""
+    blocks = len(differences)
+    if p is None or blocks < 3:
+        return p
+    with np.errstate(invalid="ignore", over="ignore"):
+        rounded = np.round(differences / resolution)
+    ordered = np.sort(rounded)
+    above = blocks - np.searchsorted(ordered, -rounded, side="right")
+    below = np.searchsorted(ordered, -rounded, side="left")
+    shares = (above - below - np.sign(rounded)) / (blocks - 1)  # of the others, those with which it adds up to > 0
+    spread = 2 * float(shares.std(ddof=1)) / math.sqrt(blocks)
+    return max(student_p(abs(float(shares.mean())) / spread, blocks - 1), p) if spread else p
+
+
 def is_dependent(contrast: Contrast) -> bool:
     """Whether a difference is found only if blocks are independent."""
-    p = contrast.p_dependent
+    return _rests_on_assumption(contrast, contrast.p_dependent)
+
+
+def is_lopsided(contrast: Contrast) -> bool:
+    """Whether a difference is found only if block differences are symmetric."""
+    return _rests_on_assumption(contrast, contrast.p_lopsided)
+
+
+def _rests_on_assumption(contrast: Contrast, p: float | None) -> bool:
+    """Whether a difference is found by the plain test, and not by the p that does without the assumption."""
     return contrast.verdict is Verdict.DIFFERENT and p is not None and p > contrast.tested_at
 
 
-def warn_of_dependence(contrast: Contrast) -> Contrast:
-    """The contrast, with a warning if its difference might not be found of blocks that resemble each other."""
-    if not is_dependent(contrast):
-        return contrast
-    text = (
-        "found if blocks are independent: if a block's difference resembled that of the block before as much as these "
-        f"blocks allow, p would be {contrast.p_dependent:.2g}; more blocks would tell"
-    )
-    return contrast.model_copy(update={"warnings": (*contrast.warnings, Warned(code=DEPENDS, text=text))})
+def warn_of_assumptions(contrast: Contrast) -> Iterator[Warned]:
+    if is_dependent(contrast):
+        text = (
+            "found if blocks are independent: if a block's difference resembled that of the block before as much as "
+            f"these blocks allow, p would be {contrast.p_dependent:.2g}; more blocks would tell"
+        )
+        yield Warned(code=ON_INDEPENDENCE, text=text)
+    if is_lopsided(contrast):
+        text = (
+            "found if the differences of blocks are symmetric about their centre: by a test that does not ask for it "
+            f"p is {contrast.p_lopsided:.2g}; the blocks of one side have a longer tail than the other's, or two modes"
+        )
+        yield Warned(code=ON_SYMMETRY, text=text)
