@@ -8,7 +8,7 @@ from functools import partial
 from nearmetal import units
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment, Level
-from nearmetal.report import against, bounds, figures, words
+from nearmetal.report import bounds, figures, published_ratios, words
 from nearmetal.report.blocks import Badge, Block, Column, Quantity, Statement, Statements, Table, Value
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
@@ -150,8 +150,8 @@ def _show_ratios(found: PublishedStudy, report: ReportInput) -> list[Block]:
     told = "Each comparison beside the same one of the published averages"
     drawn = [contrast for contrast in contrasts if contrast.primary]
     return [
-        *against.make_charts("system-vs-os", title, caption, drawn, ratio, report),
-        against.make_table("system-vs-os-ratios", told, contrasts, ratio, report),
+        *published_ratios.make_charts("system-vs-os", title, caption, drawn, ratio, report),
+        published_ratios.make_table("system-vs-os-ratios", told, contrasts, ratio, report),
     ]
 
 

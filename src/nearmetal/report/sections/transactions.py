@@ -7,7 +7,7 @@ from nearmetal import units
 from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
-from nearmetal.report import against, bounds, figures, words
+from nearmetal.report import bounds, figures, published_ratios, words
 from nearmetal.report.blocks import LONG, Block, Column, Table, Value
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.studies import published
@@ -40,8 +40,8 @@ def _render(report: ReportInput) -> Contents | None:
         title = "Ratios of transactions, measured and published"
         told = "Each comparison beside the published one, as ratios of transactions"
         blocks += [
-            *against.make_charts("transactions", title, caption, contrasts, ratio, report),
-            against.make_table("transactions-published", told, contrasts, ratio, report),
+            *published_ratios.make_charts("transactions", title, caption, contrasts, ratio, report),
+            published_ratios.make_table("transactions-published", told, contrasts, ratio, report),
         ]
     return _LEAD, blocks
 
