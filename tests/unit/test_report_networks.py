@@ -18,7 +18,7 @@ from nearmetal.model import Level
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
 from nearmetal.report.cells import for_people
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.courses import label_without_clients
+from nearmetal.report.client_lines import label_without_clients
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nearmetal.report import words
-from nearmetal.report.courses import label_without_clients
+from nearmetal.report.client_lines import label_without_clients
 from nearmetal.report.reading import ReportInput
 from nearmetal.study.levels import format_level
 
