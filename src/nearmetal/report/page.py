@@ -13,8 +13,8 @@ from markupsafe import Markup, escape
 from nearmetal.report import cells, figures, palette, words
 from nearmetal.report.blocks import Section
 from nearmetal.report.drawing import Picture
+from nearmetal.report.page_filter import make_filter
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.sifting import make_sifting
 
 _FOLDED = ("exploratory", "method", "study-file")
 """Chapters that are closed until somebody asks for them."""
@@ -41,7 +41,7 @@ def render_html(report: ReportInput, sections: Sequence[Section], pictures: Iter
             folded=_FOLDED,
             drawings={key: Markup(f"\0{json.dumps(key)}\0") for key in pictures},
             style=Markup(render_style()),
-            sifting=make_sifting(report),
+            page_filter=make_filter(report),
             script=Markup(read_script()),
             policy=make_policy(),
         )

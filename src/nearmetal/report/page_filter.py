@@ -11,7 +11,7 @@ from nearmetal.study.levels import format_level
 
 
 @dataclass(frozen=True)
-class SiftedFactor:
+class FilteredFactor:
     """A factor with more than one level in the run, and its levels as the page writes them."""
 
     name: str
@@ -19,13 +19,13 @@ class SiftedFactor:
 
 
 @dataclass(frozen=True)
-class Sifting:
+class PageFilter:
     """`treatments` has for each treatment the place of its level in each of `factors`, None where it has none.
 
     `names` says which treatments a mark is about that begins with a name: one of them, or all of an environment.
     """
 
-    factors: Sequence[SiftedFactor]
+    factors: Sequence[FilteredFactor]
     treatments: Sequence[Sequence[int | None]]
     names: Mapping[str, Sequence[int]]
     blocks: int
@@ -36,10 +36,10 @@ class Sifting:
         return {"treatments": self.treatments, "names": self.names}
 
 
-def make_sifting(report: ReportInput) -> Sifting:
+def make_filter(report: ReportInput) -> PageFilter:
     treatments = report.manifest.plan.treatments
     every = (
-        SiftedFactor(name, tuple(dict.fromkeys(format_level(one[name]) for one in treatments if name in one)))
+        FilteredFactor(name, tuple(dict.fromkeys(format_level(one[name]) for one in treatments if name in one)))
         for name in report.labels.telling
     )
     factors = [factor for factor in every if len(factor.levels) > 1]
@@ -51,7 +51,7 @@ def make_sifting(report: ReportInput) -> Sifting:
             str(treatment.get("environment", "")),
         ):
             names[words.strip_controls(name)][place] = None
-    return Sifting(
+    return PageFilter(
         factors,
         [
             [factor.levels.index(format_level(one[factor.name])) if factor.name in one else None for factor in factors]
