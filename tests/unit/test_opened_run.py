@@ -18,7 +18,7 @@ from nearmetal import opened_run
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.report import exports
 from nearmetal.report.reading import read
-from nearmetal.report.tidy import Name, TidyTable, find_columns, make_table
+from nearmetal.report.tidy_tables import Name, TidyTable, find_columns, make_table
 from nearmetal.store.folder import RunFolder
 from tests import plausible_networks, plausible_run
 from tests.command_line import called

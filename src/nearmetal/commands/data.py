@@ -170,7 +170,7 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     """
     from nearmetal.report import exports
     from nearmetal.report.reading import read
-    from nearmetal.report.tidy import make_table
+    from nearmetal.report.tidy_tables import make_table
     from nearmetal.store.folder import RunFolder
     from nearmetal.system.collection import without_collection
 

@@ -13,7 +13,7 @@ from typing import Self
 
 from nearmetal.report import exports
 from nearmetal.report.reading import ReportInput
-from nearmetal.report.tidy import make_table
+from nearmetal.report.tidy_tables import make_table
 
 
 def make_data_files(report: ReportInput) -> dict[str, bytes]:

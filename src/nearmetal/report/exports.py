@@ -16,7 +16,7 @@ from typing import Any, Final
 from nearmetal.errors import HostCannot
 from nearmetal.installing import describe_install
 from nearmetal.report import cells
-from nearmetal.report.tidy import Cell, Row, TidyTable, find_columns
+from nearmetal.report.tidy_tables import Cell, Row, TidyTable, find_columns
 
 _TYPES: Final = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _LATEX = re.compile(r"[\\{}$&#^_~%<>|\"]")
