@@ -7,11 +7,11 @@ import pytest
 
 from nearmetal.report.anatomy import list_captured
 from nearmetal.report.blocks import Badge, Chart, Notice, Paragraph, Table
-from nearmetal.report.cells import for_people
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.anatomy import wilson_interval
 from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.table_values import show_value
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_captures, plausible_run
@@ -56,8 +56,8 @@ def test_what_was_rare_is_told_of_a_thousand_requests_beside_what_kernels_count(
 def test_bytes_of_a_request_have_the_same_unit_wherever_they_are_told(report: ReportInput) -> None:
     packets = table(anatomy.render(report), "anatomy-packets")
     at = [column.title for column in packets.columns].index("bytes")
-    told = {str(row[0]): for_people(row[1]) for row in table(why.render(report), "why-2").rows}
-    assert for_people(packets.rows[2][at]) == told["bytes for each request"] == "2.83 KiB"
+    told = {str(row[0]): show_value(row[1]) for row in table(why.render(report), "why-2").rows}
+    assert show_value(packets.rows[2][at]) == told["bytes for each request"] == "2.83 KiB"
 
 
 def test_what_the_kernels_of_a_full_capture_counted_is_not_told(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_packets_of_treatments_are_compared_with_intervals(report: ReportInput) 
     ]
     assert isinstance(low, float) and isinstance(high, float) and low < 9 / 5 < high
     assert estimate == pytest.approx(9 / 5, rel=0.02)
-    assert (scale, blocks, for_people(verdict)) == ("ratio", 8, "differs")
+    assert (scale, blocks, show_value(verdict)) == ("ratio", 8, "differs")
     assert "×" in str(change)
     assert not [row for row in rows if "CPU" in str(row[2])]
 

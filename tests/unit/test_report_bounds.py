@@ -11,9 +11,9 @@ import pytest
 from nearmetal.analysis.censoring import Bound, find_open_sides, join_bounds
 from nearmetal.analysis.responses import mean
 from nearmetal.report.blocks import Chart, Column, Paragraph, Table, Value
-from nearmetal.report.cells import for_people, for_programs, list_columns
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.reading import read
+from nearmetal.report.table_values import list_columns, show_value, write_value
 from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_networks, plausible_run, plausible_sysbench
@@ -56,7 +56,7 @@ def rows(table: Table, where: str, write: Callable[[Value], str]) -> list[dict[s
 
 def rows_for_people(folder: RunFolder, section: str, name: str) -> list[dict[str, str]]:
     (table,) = [table for table in blocks_of(folder, section, Table) if table.name == name]
-    return rows(table, "page", for_people)
+    return rows(table, "page", show_value)
 
 
 def test_a_saturation_that_no_ramp_came_to_is_told_as_a_bound(unsaturated: RunFolder) -> None:
@@ -87,11 +87,11 @@ def test_the_marks_are_in_what_programs_read(unsaturated: RunFolder) -> None:
     (pair, *_) = next(c for c in document["contrasts"] if c["response"] == "saturation")["pairs"]
     assert (pair["treatment_censored"], pair["reference_censored"]) == ("right", "right")
     (table,) = [table for table in blocks_of(unsaturated, "responses", Table) if table.name == "responses"]
-    written = rows(table, "data", for_programs)
+    written = rows(table, "data", write_value)
     marks = {(row["response"], row["at_least"], row["at_most"], row["unbounded"]) for row in written}
     assert {("saturation point", "6", "0", "0"), ("errors", "0", "0", "0")} <= marks
     (table,) = [table for table in blocks_of(unsaturated, "saturation", Table) if table.name == "saturation"]
-    assert {(row["at_least"], row["centre"]) for row in rows(table, "data", for_programs)} == {("6", "")}
+    assert {(row["at_least"], row["centre"]) for row in rows(table, "data", write_value)} == {("6", "")}
     assert {row["stddev"] for row in written if row["response"] == "saturation point"} == {""}
 
 
@@ -102,7 +102,7 @@ def test_one_block_has_no_standard_deviation(blocks: int, tmp_path: Path) -> Non
     assert {row["response"] for row in found} >= {"throughput", "time to ready"}
     assert {row["stddev"] == "–" for row in found} == {blocks == 1}
     *_, table = blocks_of(folder, "cost", Table)
-    assert {row["stddev"] == "" for row in rows(table, "data", for_programs)} == {blocks == 1}
+    assert {row["stddev"] == "" for row in rows(table, "data", write_value)} == {blocks == 1}
 
 
 def test_one_block_with_a_bound_leaves_what_the_others_tell_of_it(tmp_path: Path) -> None:

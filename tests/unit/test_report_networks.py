@@ -16,10 +16,10 @@ from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Level
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
-from nearmetal.report.cells import for_people
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.client_lines import label_without_clients
 from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.table_values import show_value
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_networks, plausible_run
@@ -310,7 +310,7 @@ def test_rates_of_a_column_have_as_many_decimals_all(name: str, shared: RunFolde
     columns = [column for column, value in rows[0].items() if isinstance(value, Quantity)]
     assert columns
     for column in columns:
-        texts = [for_people(value) for row in rows if isinstance(value := row[column], Quantity)]
+        texts = [show_value(value) for row in rows if isinstance(value := row[column], Quantity)]
         assert len({len(text.partition(".")[2]) for text in texts}) == 1, texts
 
 

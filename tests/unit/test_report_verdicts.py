@@ -15,7 +15,7 @@ from nearmetal.analysis.provenance import NESTED
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import looks
 from nearmetal.model import Warned
-from nearmetal.report import cells
+from nearmetal.report import table_values
 from nearmetal.report.blocks import Block, Chart, Notice, Statements, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.formats import comma_separated
@@ -267,11 +267,11 @@ def test_the_p_of_a_look_stands_beside_the_level_it_is_held_against_and_not_on_t
     of = replace(report, manifest=report.manifest.model_copy(update={"plan": plan}))
     found = contrast(verdict=Verdict.UNDECIDED, interval=(0.95, 1.01), p=0.0229, look=6, look_level=0.0162)
     _, table = chapter(of, found)
-    assert "p" not in [column.title for _, column in cells.list_columns(table, "page")]
+    assert "p" not in [column.title for _, column in table_values.list_columns(table, "page")]
     (row,) = csv.DictReader(comma_separated(table).splitlines())
     assert (row["p"], row["look"], row["look_level"], row["level"]) == ("0.0229", "6", "0.0162", "0.05")
     _, table = chapter(report, contrast())
-    assert "p" in [column.title for _, column in cells.list_columns(table, "page")]
+    assert "p" in [column.title for _, column in table_values.list_columns(table, "page")]
 
 
 def test_the_caption_tells_of_no_mark_that_is_not_drawn(report: ReportInput) -> None:

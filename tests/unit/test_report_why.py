@@ -12,11 +12,11 @@ from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.traits import OF_PACKETS, TRAITS
 from nearmetal.model import Scale
 from nearmetal.report.blocks import Paragraph, Statements
-from nearmetal.report.cells import for_people
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.reading import ReportInput, read
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.table_values import show_value
 from nearmetal.report.terminal import why_lines
 from nearmetal.report.why_figures import badge_difference, write_clause
 from nearmetal.report.write import render, write
@@ -68,7 +68,7 @@ def test_the_packets_of_a_connection_are_no_difference_between_its_requests(tmp_
     """Six ACKs on either side, of 30,000 requests and of 3,000."""
     acks = {"host": {"acks": 0.0002}, "docker": {"acks": 0.0002}, "qemu": {"acks": 0.002}}
     told = with_traces(tmp_path / "run", **acks)
-    rows = [list(map(for_people, row)) for row in table(why.render(told), "why-2").rows]
+    rows = [list(map(show_value, row)) for row in table(why.render(told), "why-2").rows]
     (at,) = [place for place, row in enumerate(rows) if row[0] == "bare ACKs of the client for each request"]
     assert rows[at] == [rows[at][0], "0.002", "0.0002", "+0.0018 (+0.0018 to +0.0018)", "hardly differs"]
     assert {row[-1] for row in rows[at + 1 :]} == {"none"}
@@ -87,7 +87,7 @@ def test_both_sides_have_the_ratio_that_stands_beside_them(tmp_path: Path) -> No
     """Three ACKs of 20,000 requests, and five: 1.667 times as many."""
     told = with_traces(tmp_path / "run", host={"acks": 0.00015}, docker={"acks": 0.00015}, qemu={"acks": 0.00025})
     row = next(row for row in table(why.render(told), "why-2").rows if str(row[0]).startswith("bare ACKs"))
-    assert list(map(for_people, row))[1:3] == ["0.00025", "0.00015"]
+    assert list(map(show_value, row))[1:3] == ["0.00025", "0.00015"]
     (written,) = [
         row
         for row in csv.DictReader(comma_separated(table(why.render(told), "why")).splitlines())
@@ -209,7 +209,7 @@ def test_a_difference_says_of_what_it_is_and_a_ratio_too() -> None:
 def test_each_verdict_has_a_table_of_its_own_with_what_neither_side_had(report: ReportInput) -> None:
     rows = {str(row[0]): row for row in table(why.render(report), "why-2").rows}
     assert [column.title for column in table(why.render(report), "why-2").columns[1:3]] == ["qemu", "host"]
-    words = {title: tuple(map(for_people, row[1:])) for title, row in rows.items()}
+    words = {title: tuple(map(show_value, row[1:])) for title, row in rows.items()}
     assert words["share of packets lost between both ends"][:2] == ("0.0333 %", "0 %")
     assert words["share of the time of the server's CPUs that was stolen"] == ("0 %", "0 %", "–", "none")
     assert list(rows)[-1] == "share of the time of the server's CPUs that was idle"

@@ -107,14 +107,14 @@ def _write_csv(found: "QueryResult") -> str:
     import io
     import json
 
-    from nearmetal.report.cells import for_programs
+    from nearmetal.report.table_values import write_value
     from nearmetal.store.answered import document_of
 
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
-    rows.writerow(for_programs(name) for name, _ in found.columns)
+    rows.writerow(write_value(name) for name, _ in found.columns)
     for row in document_of(found).rows:
-        rows.writerow(json.dumps(one) if isinstance(one, bool | list | dict) else for_programs(one) for one in row)
+        rows.writerow(json.dumps(one) if isinstance(one, bool | list | dict) else write_value(one) for one in row)
     return out.getvalue()
 
 

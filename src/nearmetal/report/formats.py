@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Sequence
 
-from nearmetal.report import cells, words
+from nearmetal.report import table_values, words
 from nearmetal.report.blocks import (
     Block,
     Chart,
@@ -26,9 +26,9 @@ def comma_separated(table: Table) -> str:
     """One header line, one line a row, numbers in full."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = cells.list_columns(table, "data")
-    writer.writerow(cells.for_programs(column.title) for _, column in columns)
-    writer.writerows([cells.for_programs(row[index]) for index, _ in columns] for row in table.rows)
+    columns = table_values.list_columns(table, "data")
+    writer.writerow(table_values.write_value(column.title) for _, column in columns)
+    writer.writerows([table_values.write_value(row[index]) for index, _ in columns] for row in table.rows)
     return out.getvalue()
 
 
@@ -83,14 +83,14 @@ def file_name(name: str) -> str:
 
 
 def _render_table(table: Table) -> str:
-    columns = cells.list_columns(table, "page")
+    columns = table_values.list_columns(table, "page")
     lines = [
         f"**{escape_markdown(table.caption)}**\n",
         "| " + " | ".join(escape_markdown(column.title) for _, column in columns) + " |",
         "| " + " | ".join("---:" if column.numeric else "---" for _, column in columns) + " |",
     ]
     lines += [
-        "| " + " | ".join(escape_markdown(cells.for_people(row[index])) for index, _ in columns) + " |"
+        "| " + " | ".join(escape_markdown(table_values.show_value(row[index])) for index, _ in columns) + " |"
         for row in table.rows
     ]
     return "\n".join(lines)

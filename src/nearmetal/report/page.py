@@ -10,7 +10,7 @@ from importlib.resources import files
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from nearmetal.report import cells, figures, palette, words
+from nearmetal.report import figures, palette, table_values, words
 from nearmetal.report.blocks import Section
 from nearmetal.report.drawing import Picture
 from nearmetal.report.page_filter import make_filter
@@ -64,10 +64,14 @@ def make_environment(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["people"] = cells.for_people
+    found.filters["people"] = table_values.show_value
     found.filters["breakable"] = make_breakable
     found.filters["prose"] = keep_units
-    found.globals |= {"shown": cells.list_columns, "repeated": cells.count_repeated, "count": figures.format_count}
+    found.globals |= {
+        "shown": table_values.list_columns,
+        "repeated": table_values.count_repeated,
+        "count": figures.format_count,
+    }
     return found
 
 

@@ -8,9 +8,9 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
 from nearmetal.report import bounds, charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Table, Value
-from nearmetal.report.cells import for_people
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
+from nearmetal.report.table_values import show_value
 
 _BOUNDS: Final = (
     " Of some blocks only a bound is known, and that is where their dot stands: behind ≥ values may lie higher, behind "
@@ -93,7 +93,7 @@ def _describe_flat(cell: Cell, report: ReportInput) -> str:
 
 def _show_median(cell: Cell) -> str:
     """ "1.2 ms", "≥ 60/s"; of blocks that bound nothing together "–"."""
-    return for_people(bounds.make_quantity(cell, "median"))
+    return show_value(bounds.make_quantity(cell, "median"))
 
 
 def how_drawn(cells: Sequence[Cell]) -> str:
@@ -118,7 +118,7 @@ def make_panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
             tuple(
                 charts.join_tip(
                     charts.name_block(block),
-                    "no bound" if bound == "both" else for_people(Quantity(value, cell.unit, bound=bound)),
+                    "no bound" if bound == "both" else show_value(Quantity(value, cell.unit, bound=bound)),
                 )
                 for block, value, bound in zip(cell.blocks, cell.values, cell.censored, strict=True)
                 if _lies_somewhere(value)

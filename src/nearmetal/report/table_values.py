@@ -12,7 +12,7 @@ _LEAST = 0.0001
 _SIGNS = {"left": "≤", "right": "≥"}
 
 
-def for_people(value: Value) -> str:
+def show_value(value: Value) -> str:
     if value is None:
         return "–"
     if isinstance(value, Badge):
@@ -42,7 +42,7 @@ def _align_column(column: tuple[Value, ...]) -> list[Value]:
     return [replace(value, decimals=decimals) if isinstance(value, Quantity) else value for value in column]
 
 
-def for_programs(value: Value) -> str:
+def write_value(value: Value) -> str:
     """The number itself, in full; text that a spreadsheet would run as a formula is quoted."""
     if value is None:
         return ""
