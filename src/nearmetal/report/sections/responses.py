@@ -6,7 +6,7 @@ from typing import Final
 
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
-from nearmetal.report import bounds, charts, figures, words
+from nearmetal.report import censored_values, charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Table, Value
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
@@ -81,8 +81,11 @@ def in_words(cells: Sequence[Cell], report: ReportInput) -> str | None:
 
 def is_flat(cells: Sequence[Cell]) -> bool:
     """Whether all values of all of them are the same."""
-    values, bounds = cells[0].values[:1], cells[0].censored[:1]
-    return all((cell.values, cell.censored) == (values * len(cell.values), bounds * len(cell.values)) for cell in cells)
+    values, censored_values = cells[0].values[:1], cells[0].censored[:1]
+    return all(
+        (cell.values, cell.censored) == (values * len(cell.values), censored_values * len(cell.values))
+        for cell in cells
+    )
 
 
 def _describe_flat(cell: Cell, report: ReportInput) -> str:
@@ -93,7 +96,7 @@ def _describe_flat(cell: Cell, report: ReportInput) -> str:
 
 def _show_median(cell: Cell) -> str:
     """ "1.2 ms", "≥ 60/s"; of blocks that bound nothing together "–"."""
-    return show_value(bounds.make_quantity(cell, "median"))
+    return show_value(censored_values.make_quantity(cell, "median"))
 
 
 def how_drawn(cells: Sequence[Cell]) -> str:
@@ -177,7 +180,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
         Column("unit", where="data"),
         Column("treatment"),
         *make_columns("blocks", "mean", "stddev", "min", "median", "max", numeric=True),
-        *bounds.COLUMNS,
+        *censored_values.COLUMNS,
         *([Column("failed", numeric=True)] if (has_failures := any(cell.failed for cell in cells)) else []),
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
@@ -187,12 +190,12 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
             cell.unit,
             report.labels.name_treatment(cell.treatment),
             len(cell.values),
-            bounds.make_quantity(cell, "mean"),
-            bounds.make_deviation(cell),
-            bounds.make_quantity(cell, "minimum"),
-            bounds.make_quantity(cell, "median"),
-            bounds.make_quantity(cell, "maximum"),
-            *bounds.list_counts(cell),
+            censored_values.make_quantity(cell, "mean"),
+            censored_values.make_deviation(cell),
+            censored_values.make_quantity(cell, "minimum"),
+            censored_values.make_quantity(cell, "median"),
+            censored_values.make_quantity(cell, "maximum"),
+            *censored_values.list_counts(cell),
             *([cell.failed] if has_failures else []),
         )
         for cell in cells

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment, TrialRecord
-from nearmetal.report import bounds, figures, words
+from nearmetal.report import censored_values, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Table, Value
 from nearmetal.report.charts.by_number import by_number
 from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
@@ -136,18 +136,18 @@ def _render(report: ReportInput) -> Contents | None:
     columns = (
         *make_columns("workload", "treatment"),
         *make_columns("blocks", "mean", "each client", "centre", "from", "to", "only a bound", numeric=True),
-        *bounds.COLUMNS,
+        *censored_values.COLUMNS,
         *([Column("published for each")] if found else []),
     )
     rows: list[tuple[Value, ...]] = [
         (
             *list_arm(cell.workload, cell.treatment, report),
             len(cell.values),
-            bounds.make_quantity(cell, "mean"),
-            bounds.make_quantity(cell, "mean", report.asked(cell.treatment).clients.count),
+            censored_values.make_quantity(cell, "mean"),
+            censored_values.make_quantity(cell, "mean", report.asked(cell.treatment).clients.count),
             *((None, None, None) if any(cell.censored) else list_centre(cell, report)),
-            sum(bounds.list_counts(cell)),
-            *bounds.list_counts(cell),
+            sum(censored_values.list_counts(cell)),
+            *censored_values.list_counts(cell),
             *([_show_published(found, cell, report)] if found else []),
         )
         for cell in cells

@@ -8,7 +8,7 @@ from functools import partial
 from nearmetal import units
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment, Level
-from nearmetal.report import bounds, figures, published_ratios, words
+from nearmetal.report import censored_values, figures, published_ratios, words
 from nearmetal.report.blocks import Badge, Block, Column, Quantity, Statement, Statements, Table, Value
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
@@ -108,11 +108,11 @@ def _make_rows(cell: Cell, found: PublishedStudy, report: ReportInput) -> Iterat
     """Ours, and below it the published one where there is one."""
     what = (report.labels.name_treatment(cell.treatment), report.labels.name_response(cell.workload, cell.response))
     ours = (
-        bounds.make_quantity(cell, "minimum"),
-        bounds.make_quantity(cell, "maximum"),
-        bounds.make_quantity(cell, "mean"),
+        censored_values.make_quantity(cell, "minimum"),
+        censored_values.make_quantity(cell, "maximum"),
+        censored_values.make_quantity(cell, "mean"),
     )
-    deviation = Quantity(statistics.pstdev(cell.values), cell.unit) if bounds.has_deviation(cell) else None
+    deviation = Quantity(statistics.pstdev(cell.values), cell.unit) if censored_values.has_deviation(cell) else None
     yield *what, "here", len(cell.values), *ours, deviation, cell.unit
     printed = _list_printed(cell, found, report)
     if printed:

@@ -7,7 +7,7 @@ from nearmetal import units
 from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
-from nearmetal.report import bounds, figures, published_ratios, words
+from nearmetal.report import censored_values, figures, published_ratios, words
 from nearmetal.report.blocks import LONG, Block, Column, Table, Value
 from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
 from nearmetal.studies import published
@@ -93,7 +93,7 @@ def _make_values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     found = single_arm.estimate_centre(cell, alpha)
     low, high = found.interval or (None, None)
     spread = "" if low is None or high is None else f" ({low:,.0f} – {high:,.0f})"
-    deviation = cell.stddev if bounds.has_deviation(cell) else None
+    deviation = cell.stddev if censored_values.has_deviation(cell) else None
     text = f"{found.estimate:,.0f}{spread}"
     return text, cell.mean, deviation, found.estimate, low, high, len(cell.values)
 
