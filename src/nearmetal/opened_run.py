@@ -11,7 +11,7 @@ from nearmetal.system.collection import without_collection
 
 if TYPE_CHECKING:
     from nearmetal.model import TrialRecord
-    from nearmetal.report.reading import ReportInput
+    from nearmetal.report.report_input import ReportInput
     from nearmetal.report.tidy_tables import TidyTable
     from nearmetal.store.manifest import Manifest
 
@@ -82,7 +82,7 @@ class Run:
 
     @cached_property
     def _read(self) -> "ReportInput":
-        from nearmetal.report.reading import defer_analysis
+        from nearmetal.report.report_input import defer_analysis
 
         return defer_analysis(*self._told, self._folder)
 

@@ -37,7 +37,7 @@ _PROMISES: dict[Group, tuple[str, str]] = {
     "treatments": ("nearmetal.model", "Treatment"),
     "workloads": ("nearmetal.model", "Workload"),
     "observers": ("nearmetal.model", "Observer"),
-    "sections": ("nearmetal.report.reading", "SectionPlugin"),
+    "sections": ("nearmetal.report.report_input", "SectionPlugin"),
 }
 """The Protocol that says what plugins of a group are, by its name as they themselves: it may import what finds them."""
 _NAMED = 3

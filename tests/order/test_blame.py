@@ -13,7 +13,7 @@ from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.world import World, write
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import BothClocks, Cause, Completed, Handle, Measurement, Stage, TrialRecord, TrialStatus
-from nearmetal.report import reading
+from nearmetal.report import report_input
 from nearmetal.run import pulse, standstill, suspension, trial
 from nearmetal.run.blame import Fault
 from nearmetal.run.events import BlockEnded
@@ -71,7 +71,7 @@ async def test_a_service_that_died_is_its_treatments_failure_and_no_reason_to_me
     assert f"on the server {record_server(record)} `lighttpd` ended by SIGTERM" in str(record.reason)
     assert record.responses == {}
     assert attempts == ONCE
-    analysis = reading.read(RunFolder(tmp_path / "run")).analysis
+    analysis = report_input.read_run_input(RunFolder(tmp_path / "run")).analysis
     assert {one.verdict for one in analysis.contrasts if one.workload == "web"} <= {"undecided"}
 
 
@@ -305,7 +305,9 @@ async def test_a_contrast_names_the_side_that_failed_and_what_others_spoilt(
     monkeypatch.setattr(suspension, "describe_suspension", lambda before, after: told.pop() if told else None)
     befall(monkeypatch, kill_service, 2)
     await run(tmp_path / "run", STUDY.replace("blocks = 1", "blocks = 2"))
-    (primary,) = [one for one in reading.read(RunFolder(tmp_path / "run")).analysis.contrasts if one.primary]
+    (primary,) = [
+        one for one in report_input.read_run_input(RunFolder(tmp_path / "run")).analysis.contrasts if one.primary
+    ]
     warned = {one.code: one.text for one in primary.warnings}
     assert warned["trials-failed"] == "2 of 3 trials of the treatment failed: what serves ended (2)"
     assert (

@@ -12,7 +12,7 @@ from nearmetal.analysis.proportional_responses import find_proportional
 from nearmetal.model import Response
 from nearmetal.report.blocks import Chart, Paragraph, Table
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections.exploratory import plugin
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
@@ -89,7 +89,7 @@ def counted(folder: RunFolder, seconds: Callable[[int], float]) -> RunFolder:
 
 def exploratory(folder: RunFolder) -> tuple[str, set[str], str]:
     """What the chapter says below its pictures, the responses in its table, and all that is drawn."""
-    (chapter,) = [section for section in make_sections(read(folder)) if section.name == "exploratory"]
+    (chapter,) = [section for section in make_sections(read_run_input(folder)) if section.name == "exploratory"]
     tables = [block for block in chapter.blocks if isinstance(block, Table)]
     titles = [[column.title for column in table.columns] for table in tables]
     drawn = json.dumps([panel.spec for block in chapter.blocks if isinstance(block, Chart) for panel in block.panels])
@@ -110,7 +110,7 @@ def test_the_report_tells_the_primary_contrast_once(tmp_path: Path) -> None:
 
 
 def test_what_is_not_repeated_is_named_also_where_there_is_nothing_else(tmp_path: Path) -> None:
-    report = read(counted(plausible_run.make(tmp_path / "run"), lambda block: 10.0))
+    report = read_run_input(counted(plausible_run.make(tmp_path / "run"), lambda block: 10.0))
     left = tuple(one for one in report.analysis.contrasts if one.primary or one.response == "transactions")
     chapter = plugin.render(replace(report, analysis=report.analysis.model_copy(update={"contrasts": left})))
     assert chapter is not None

@@ -22,8 +22,8 @@ from nearmetal.model import Assignment, Response, Study, TrialRecord, TrialStatu
 from nearmetal.planning import plan as planning
 from nearmetal.planning import power_words
 from nearmetal.report.blocks import Badge, Table
-from nearmetal.report.reading import ReportInput
-from nearmetal.report.reading import read as read_run
+from nearmetal.report.report_input import ReportInput
+from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.store import calibrations
 from nearmetal.store.calibration import Calibration, Noise, Sensitivity

@@ -12,7 +12,7 @@ from nearmetal.analysis.censoring import Bound, find_open_sides, join_bounds
 from nearmetal.analysis.responses import mean
 from nearmetal.report.blocks import Chart, Column, Paragraph, Table, Value
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.table_values import list_columns, show_value, write_value
 from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
@@ -45,7 +45,7 @@ def unsaturated(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def blocks_of(folder: RunFolder, section: str, kind: type[Kind]) -> list[Kind]:
-    (found,) = [one for one in make_sections(read(folder)) if one.name == section]
+    (found,) = [one for one in make_sections(read_run_input(folder)) if one.name == section]
     return [block for block in found.blocks if isinstance(block, kind)]
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from nearmetal.report import data_files
 from nearmetal.report.data_files import DataFilesFork, make_data_files
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from tests import plausible_run
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
-    return read(plausible_run.make(tmp_path_factory.mktemp("run") / "quickstart-1"))
+    return read_run_input(plausible_run.make(tmp_path_factory.mktemp("run") / "quickstart-1"))
 
 
 def list_children() -> set[int]:

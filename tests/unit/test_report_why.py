@@ -13,7 +13,7 @@ from nearmetal.analysis.traits import OF_PACKETS, TRAITS
 from nearmetal.model import Scale
 from nearmetal.report.blocks import Paragraph, Statements
 from nearmetal.report.formats import comma_separated
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.table_values import show_value
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("one_engine")
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
-    return read(plausible_captures.make(tmp_path_factory.mktemp("captured") / "run"))
+    return read_run_input(plausible_captures.make(tmp_path_factory.mktemp("captured") / "run"))
 
 
 def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
@@ -61,7 +61,7 @@ def with_traces(path: Path, **given: dict[str, float]) -> ReportInput:
         for record in told:
             if trace := record["observers"].get("capture", {}).get("trace-0"):
                 trace |= given[record["trial"]["treatment"]["environment"]]
-    return read(folder)
+    return read_run_input(folder)
 
 
 def test_the_packets_of_a_connection_are_no_difference_between_its_requests(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_difference_is_slight_when_the_far_end_of_its_interval_is(
 
 
 def test_with_too_few_blocks_nothing_differs(tmp_path: Path) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", 3))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 3))
     rows = table(why.render(told), "why").rows
     assert rows
     assert {getattr(row[-1], "text", None) for row in rows} == {"too few blocks"}
@@ -162,7 +162,7 @@ def test_the_three_largest_differences_stand_at_the_head_and_the_others_below(
         for given in (plausible_captures.SLOWER, plausible_run.READY, plausible_run.OVERHEAD):
             monkeypatch.setitem(given, name, 1 / speed)
         monkeypatch.setitem(plausible_captures.SIZES, name, plausible_captures.SIZES["host"])
-    told = read(plausible_captures.make(tmp_path / "run", 10))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 10))
     section = why.render(told)
     assert section is not None
     head, more, rest = section.blocks[:3]
@@ -193,7 +193,7 @@ def test_of_what_goes_along_nothing_is_called_sure(report: ReportInput) -> None:
 
 def test_a_terminal_tells_what_goes_along_where_anything_was_observed(report: ReportInput, tmp_path: Path) -> None:
     assert max(map(len, in_terminal(report, 60).splitlines())) <= 60
-    assert why_lines(read(plausible_run.make(tmp_path / "run", 8))) is None
+    assert why_lines(read_run_input(plausible_run.make(tmp_path / "run", 8))) is None
 
 
 def test_a_difference_says_of_what_it_is_and_a_ratio_too() -> None:
@@ -227,9 +227,9 @@ def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:
     with journals.changed_records(folder.journal) as told:
         for record in told:
             record["observers"].pop("usage", None)
-    (said,) = [text for text in notes(read(folder)) if "Not observed" in text]
+    (said,) = [text for text in notes(read_run_input(folder)) if "Not observed" in text]
     assert "interrupts, context switches" in said and "usage = true" in said and "packets" not in said
-    whole = read(plausible_captures.make(tmp_path / "whole", 2))
+    whole = read_run_input(plausible_captures.make(tmp_path / "whole", 2))
     assert not [text for text in notes(whole) if "Not observed" in text]
 
 
@@ -237,7 +237,7 @@ def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:
 def test_what_a_capture_that_is_not_whole_counts_is_not_compared_and_a_note_says_so(
     tmp_path: Path, sign: dict[str, Any]
 ) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", 8, **sign))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 8, **sign))
     arms = arms_of(told.records, 1)
     host, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "qemu"))
     names = {one.trait.name for one in attributed(qemu.paired(host), 0.05)}
@@ -250,7 +250,7 @@ def test_what_a_capture_that_is_not_whole_counts_is_not_compared_and_a_note_says
 def test_a_treatment_like_its_reference_is_said_not_to_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(plausible_captures.SLOWER, "docker", 1.0)
     monkeypatch.setitem(plausible_run.SPEED, "docker", plausible_run.SPEED["host"])
-    section = why.render(read(plausible_captures.make(tmp_path / "run", 8)))
+    section = why.render(read_run_input(plausible_captures.make(tmp_path / "run", 8)))
     assert section is not None
     head, said = [block for block in section.blocks if isinstance(block, Statements)]
     assert [item.text.split(" ")[0] for item in head.items] == ["qemu"]
@@ -260,7 +260,7 @@ def test_a_treatment_like_its_reference_is_said_not_to_differ(tmp_path: Path, mo
 
 
 def test_time_of_cpus_is_not_called_the_servers_where_others_run_on_them(tmp_path: Path) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", 8, shared_kernel={"host", "docker"}))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 8, shared_kernel={"host", "docker"}))
     (foreign,) = [text for text in notes(told) if "others' programs" in text]
     assert foreign.startswith("With docker and host the server runs on its host's kernel: the time of its CPUs is that")
     titles = {str(row[2]) for row in table(why.render(told), "why").rows}
@@ -289,7 +289,7 @@ def test_steal_is_compared_only_between_kernels_that_are_told_of_it(tmp_path: Pa
                     server["cpu.all.steal"] = 4.0
                 case "qemu":
                     server["steal"] = "untold"
-    report = read(folder)
+    report = read_run_input(folder)
     rows = [row for row in table(why.render(report), "why").rows if "stolen" in str(row[2])]
     assert [str(row[1]).split(" ")[0] for row in rows] == ["docker"]
     (untold,) = [text for text in notes(report) if "stolen" in text]
@@ -303,13 +303,15 @@ def unlike_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unlike_clocks")
 def test_what_is_no_figure_is_told_beside_them(tmp_path: Path) -> None:
-    clocks, exits = notes(read(plausible_captures.make(tmp_path / "run")))
+    clocks, exits = notes(read_run_input(plausible_captures.make(tmp_path / "run")))
     assert clocks == "The server's kernel takes its time from hpet with qemu, and from tsc with host."
     assert "the host's kernel did not tell" in exits
 
 
 def test_exits_of_guests_are_a_figure_where_the_kernel_tells(tmp_path: Path) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", exits={"host": 40.0, "docker": 40.0, "qemu": 90_000.0}))
+    told = read_run_input(
+        plausible_captures.make(tmp_path / "run", exits={"host": 40.0, "docker": 40.0, "qemu": 90_000.0})
+    )
     assert not [text for text in notes(told) if "VM exits" in text]
     arms = arms_of(told.records, 1)
     host, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "qemu"))

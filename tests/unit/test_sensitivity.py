@@ -24,7 +24,7 @@ from nearmetal.errors import BadInput
 from nearmetal.model import Plan, Scale, Study
 from nearmetal.planning import evidence, power_words
 from nearmetal.planning import plan as planning
-from nearmetal.report.reading import read as read_run
+from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections import method
 from nearmetal.report.sizing import about_sizing
 from nearmetal.store.folder import RunFolder

@@ -22,7 +22,7 @@ from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import read_study
 from nearmetal.planning.power_words import format_share
 from nearmetal.report import figures, words
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections import calibration
 from nearmetal.report.terminal import counts_line
 from nearmetal.run import session
@@ -80,7 +80,7 @@ def tell_interrupted(folder: RunFolder) -> int:
 
 def read_found(folder: RunFolder) -> Calibration:
     """What the run says, by its folder alone."""
-    told = read(folder)
+    told = read_run_input(folder)
     found = calibrated(told.manifest, told.records, told.analysis, str(folder.path))
     if found is None:
         name = words.strip_controls(told.manifest.study.name)

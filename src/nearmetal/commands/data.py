@@ -169,7 +169,7 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     docs/data.md says what each column is. In Python: nearmetal.open_run(RUN).
     """
     from nearmetal.report import exports
-    from nearmetal.report.reading import read
+    from nearmetal.report.report_input import read_run_input
     from nearmetal.report.tidy_tables import make_table
     from nearmetal.store.folder import RunFolder
     from nearmetal.system.collection import without_collection
@@ -177,7 +177,7 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     folder = RunFolder.open(run)
     check_output(output, folder)
     with without_collection():
-        tidy = make_table(read(folder), table)
+        tidy = make_table(read_run_input(folder), table)
     writers: dict[str, Any] = {
         "csv": exports.write_csv,
         "parquet": exports.write_parquet,

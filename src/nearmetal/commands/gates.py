@@ -15,7 +15,7 @@ from nearmetal.commands.comparison import refuse_unknown_responses
 from nearmetal.errors import BadInput
 from nearmetal.model import COSTS, Plan, TrialRecord
 from nearmetal.report.gate_formats import GatePage, describe_judged, describe_outcomes
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.store import journal, runs
 from nearmetal.store.manifest import Manifest
 

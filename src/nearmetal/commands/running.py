@@ -210,7 +210,7 @@ def _tell_result(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, 
     """Verdicts and counts as they are shown, and the report written; how many trials ended how, and whether gates are
     met."""
     from nearmetal.commands.gates import describe_run, judge_run, print_outcomes
-    from nearmetal.report.reading import read as read_run
+    from nearmetal.report.report_input import read_run_input as read_run
     from nearmetal.report.terminal import counts_line
 
     results = read_run(folder)

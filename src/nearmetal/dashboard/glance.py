@@ -10,7 +10,7 @@ from nearmetal.dashboard.course import WARNING, Fate, Place, RunHistory, Trouble
 from nearmetal.in_short import in_short
 from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
 from nearmetal.report import figures, words
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.store.progress import EndedTrial, TreatmentRow, estimate_time_left
 from nearmetal.units import show_duration, show_elapsed
 

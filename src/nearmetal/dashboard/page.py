@@ -22,7 +22,7 @@ from nearmetal.report import page as report_page
 from nearmetal.report import words
 from nearmetal.report.blocks import LONG, Chart, Section
 from nearmetal.report.drawing import Spec
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.report.words import Labels
 from nearmetal.store import runs as known
 from nearmetal.store.manifest import Manifest

@@ -10,7 +10,7 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.traits_of_packets import is_whole, traces
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
-from nearmetal.report.reading import ReportInput, parse_document
+from nearmetal.report.report_input import ReportInput, parse_document
 
 OBSERVER = "capture"
 TRACE = "trace-"

@@ -9,7 +9,7 @@ from nearmetal.report.blocks import Chart, Section, Table
 from nearmetal.report.chapters import describe_charts, make_sections, without_charts
 from nearmetal.report.drawing import Begun, Drawers, Picture, Undrawn, collect_drawn
 from nearmetal.report.page import PictureKey
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.say import Say
 
 VERDICTS = "verdicts"

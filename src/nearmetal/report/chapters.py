@@ -14,7 +14,7 @@ from nearmetal.plain import strip_controls
 from nearmetal.report import figures
 from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Section, Source
 from nearmetal.report.drawing import INSTALL_ENGINE
-from nearmetal.report.reading import ReportInput, SectionPlugin
+from nearmetal.report.report_input import ReportInput, SectionPlugin
 from nearmetal.say import Say
 
 _TRUST = "validity"

@@ -8,7 +8,7 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment
 from nearmetal.report import words
 from nearmetal.report.charts.by_number import CourseLine, Point
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 
 
 def make_courses(cells: Iterable[Cell], report: ReportInput) -> list[CourseLine]:

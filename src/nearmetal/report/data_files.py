@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from nearmetal.report import exports
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.report.tidy_tables import make_table
 
 

@@ -14,7 +14,7 @@ from nearmetal.report import figures, palette, table_values, words
 from nearmetal.report.blocks import Section
 from nearmetal.report.drawing import Picture
 from nearmetal.report.page_filter import make_filter
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 
 _FOLDED = ("exploratory", "method", "study-file")
 """Chapters that are closed until somebody asks for them."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nearmetal.report import words
 from nearmetal.report.client_lines import label_without_clients
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.study.levels import format_level
 
 

@@ -7,7 +7,7 @@ from nearmetal.analysis.results import Contrast
 from nearmetal.report import charts, figures, words
 from nearmetal.report.blocks import Chart, Column, Panel, Table, Value
 from nearmetal.report.charts.beside import FigurePair, draw_beside
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.report.table_parts import make_columns
 
 PublishedRatio = Callable[[Contrast], float | None]

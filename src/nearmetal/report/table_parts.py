@@ -8,7 +8,7 @@ from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Column, Quantity, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 
 
 def make_columns(

@@ -13,7 +13,7 @@ from nearmetal.model import Plan, TrialRecord
 from nearmetal.study.levels import format_assignment
 
 if TYPE_CHECKING:
-    from nearmetal.report.reading import ReportInput
+    from nearmetal.report.report_input import ReportInput
 
 Name = Literal["trials", "blocks", "contrasts"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from nearmetal.analysis.traits import list_watched
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report.charts.shares import STATES, Interval
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 
 OBSERVER = "usage"
 HOST = "host"

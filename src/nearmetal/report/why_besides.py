@@ -9,7 +9,7 @@ from nearmetal.analysis.traits_of_packets import is_whole
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import OBSERVER
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 
 _UNTOLD = (
     "How often guests gave their CPU back to the host's kernel (VM exits) is not in the table: the host's kernel did "

@@ -14,7 +14,7 @@ from nearmetal.analysis.attribution import TraitContrast, attributed, nil
 from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.traits import Trait
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.report.why_figures import write_clause
 
 _LARGEST = 3

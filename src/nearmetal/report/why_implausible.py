@@ -7,7 +7,7 @@ from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import Assignment, Description
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Notice
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.report.why_besides import describe_clocks, is_seen
 from nearmetal.report.why_figures import show_difference
 from nearmetal.store import version_1

@@ -37,9 +37,9 @@ def _write(folder: "RunFolder", say: Say | None) -> Path:
     with _open_drawers() as drawers:
         from nearmetal.report.assembly import draw_charts, make_files
         from nearmetal.report.data_files import DataFilesFork
-        from nearmetal.report.reading import read
+        from nearmetal.report.report_input import read_run_input
 
-        report = read(folder)
+        report = read_run_input(folder)
         with DataFilesFork(report) as data_files:
             drawn = draw_charts(report, drawers, say, True, data_files.start)
             files = data_files.collect() | make_files(drawn)
@@ -62,9 +62,9 @@ def _render(folder: "RunFolder", format: Format, say: Say | None) -> str:
         from nearmetal.report import assembly, formats
         from nearmetal.report.chapters import describe_charts, make_sections
         from nearmetal.report.data_files import render_analysis
-        from nearmetal.report.reading import read
+        from nearmetal.report.report_input import read_run_input
 
-        report = read(folder)
+        report = read_run_input(folder)
         if format == "html":
             return assembly.draw_charts(report, drawers, say, False).page
     if format == "json":

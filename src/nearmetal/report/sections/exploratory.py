@@ -7,7 +7,7 @@ from nearmetal.analysis.proportional_responses import find_proportional
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Paragraph
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.sections.verdicts import contrast_table, describe_marks, ratio_panel
 from nearmetal.report.why_figures import count_by_chance
 

@@ -12,7 +12,7 @@ from nearmetal.report import words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table, Value
 from nearmetal.report.charts.by_number import CourseLine, Point, by_number
 from nearmetal.report.client_lines import find_protocol, label_without_clients, make_courses
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy

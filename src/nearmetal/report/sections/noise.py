@@ -9,7 +9,7 @@ from nearmetal.analysis.responses import Key, key_of, that_count
 from nearmetal.model import Assignment
 from nearmetal.report import charts, figures
 from nearmetal.report.blocks import LONG, Chart, Panel, Quantity, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 
 OBSERVER = "noise"

@@ -8,7 +8,7 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
 from nearmetal.report import censored_values, charts, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 from nearmetal.report.table_values import show_value
 

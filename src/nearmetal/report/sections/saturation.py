@@ -16,7 +16,7 @@ from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Q
 from nearmetal.report.charts.by_number import by_number
 from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
 from nearmetal.report.client_lines import label_without_clients, make_courses, of_each
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, list_centre, make_columns
 from nearmetal.report.table_values import align_decimals
 from nearmetal.studies import published

@@ -10,7 +10,7 @@ from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment, Level
 from nearmetal.report import censored_values, figures, published_ratios, words
 from nearmetal.report.blocks import Badge, Block, Column, Quantity, Statement, Statements, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published
 from nearmetal.studies.published import Claim, PublishedStudy

@@ -9,7 +9,7 @@ from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
 from nearmetal.report import censored_values, figures, published_ratios, words
 from nearmetal.report.blocks import LONG, Block, Column, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.studies import published
 from nearmetal.studies.published import Figure, PublishedStudy
 from nearmetal.study.levels import find_placeholders

@@ -9,7 +9,7 @@ from nearmetal.analysis.warning_groups import find_common_warnings, find_wording
 from nearmetal.report import charts, figures, words
 from nearmetal.report.answer import Answer, answer_contrasts
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Statement, Statements, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import COMPARED, list_compared, list_ends, make_columns, make_end, make_quantity
 
 _BEFORE_THE_LAST = (

@@ -18,7 +18,7 @@ from nearmetal.report.blocks import (
     Table,
     Value,
 )
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 from nearmetal.report.why_besides import (
     describe_clocks,

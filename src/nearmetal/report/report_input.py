@@ -155,6 +155,6 @@ def defer_analysis(
     return found
 
 
-def read(folder: RunFolder) -> ReportInput:
+def read_run_input(folder: RunFolder) -> ReportInput:
     """Read a run; it is analysed when its analysis is first asked for. BadInput when the folder cannot be read."""
     return defer_analysis(folder.read_manifest(), *journal.read(folder.journal), folder)
