@@ -10,7 +10,7 @@ from nearmetal.analysis.attribution import TraitContrast, attributed
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.traits import Trait
 from nearmetal.model import Scale
-from nearmetal.report.why_figures import count_by_chance, list_values, show_difference
+from nearmetal.report.explanations import count_by_chance, list_values, show_difference
 from tests.analysed import ratio, record
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.report import why_found
+from nearmetal.report import explanations
 from nearmetal.report.blocks import Chart, Quantity, Section, Statements, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.report_input import read_run_input
@@ -193,6 +193,6 @@ def test_what_sysbench_does_are_events_and_no_requests(folder: RunFolder, tmp_pa
                 line["observers"] = {"usage": {"server-0": server}}
     report = read_run_input(observed)
     contrast = next(one for one in report.analysis.contrasts if one.workload == "cpu" and one.primary)
-    explained = why_found.explain_contrast(contrast, report)
+    explained = explanations.explain_contrast(contrast, report)
     assert "interrupts in the server for each event" in [one.trait.title for one in explained.found]
     assert "context switches in the server for each event" in [trait.title for trait in explained.nil]

@@ -12,13 +12,13 @@ from nearmetal.analysis.responses import arms_of, key_of
 from nearmetal.analysis.traits import OF_PACKETS, TRAITS
 from nearmetal.model import Scale
 from nearmetal.report.blocks import Paragraph, Statements
+from nearmetal.report.explanations import badge_difference, write_clause
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.table_values import show_value
 from nearmetal.report.terminal import why_lines
-from nearmetal.report.why_figures import badge_difference, write_clause
 from nearmetal.report.write import render, write
 from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import clocks_unlike, in_terminal, notes, table

@@ -7,9 +7,9 @@ from nearmetal.analysis.proportional_responses import find_proportional
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Paragraph
+from nearmetal.report.explanations import count_by_chance
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.sections.verdicts import contrast_table, describe_marks, ratio_panel
-from nearmetal.report.why_figures import count_by_chance
 
 _LEAD = (
     "Responses the study did not name beforehand: take them as hints for the next study, not as findings. Each "

@@ -18,6 +18,20 @@ from nearmetal.report.blocks import (
     Table,
     Value,
 )
+from nearmetal.report.explanations import (
+    Explanation,
+    badge_difference,
+    by_chance,
+    count_by_chance,
+    explain_contrast,
+    is_observed,
+    list_asked,
+    list_different,
+    list_largest,
+    list_values,
+    more_different,
+    show_difference,
+)
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 from nearmetal.report.why_besides import (
@@ -27,16 +41,6 @@ from nearmetal.report.why_besides import (
     not_whole,
     untold_exits,
     untold_steal,
-)
-from nearmetal.report.why_figures import badge_difference, by_chance, count_by_chance, list_values, show_difference
-from nearmetal.report.why_found import (
-    Explanation,
-    explain_contrast,
-    is_observed,
-    list_asked,
-    list_different,
-    list_largest,
-    more_different,
 )
 from nearmetal.report.why_implausible import is_guest, is_implausible, make_box
 
