@@ -7,9 +7,9 @@ from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import Assignment, Description
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Notice
+from nearmetal.report.explanation_notes import describe_clocks, is_seen
 from nearmetal.report.explanations import show_difference
 from nearmetal.report.report_input import ReportInput
-from nearmetal.report.why_besides import describe_clocks, is_seen
 from nearmetal.store import version_1
 
 _PACKETS = ("packets", "super_segments", "acks", "autocorked", "retransmitted")

@@ -18,6 +18,14 @@ from nearmetal.report.blocks import (
     Table,
     Value,
 )
+from nearmetal.report.explanation_notes import (
+    describe_clocks,
+    foreign_time,
+    list_unobserved,
+    not_whole,
+    untold_exits,
+    untold_steal,
+)
 from nearmetal.report.explanations import (
     Explanation,
     badge_difference,
@@ -34,14 +42,6 @@ from nearmetal.report.explanations import (
 )
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
-from nearmetal.report.why_besides import (
-    describe_clocks,
-    foreign_time,
-    list_unobserved,
-    not_whole,
-    untold_exits,
-    untold_steal,
-)
 from nearmetal.report.why_implausible import is_guest, is_implausible, make_box
 
 _TOLD = 3
