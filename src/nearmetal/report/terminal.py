@@ -13,8 +13,8 @@ from nearmetal.report import figures, words
 from nearmetal.report.answer import describe_values
 from nearmetal.report.blocks import Tone
 from nearmetal.report.explanations import by_chance, largest_of, more_different
+from nearmetal.report.implausible_rankings import is_implausible
 from nearmetal.report.report_input import ReportInput
-from nearmetal.report.why_implausible import is_implausible
 from nearmetal.report.words import Labels, ResponseKinds
 
 STYLES: dict[Tone, str] = {

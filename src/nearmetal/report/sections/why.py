@@ -40,9 +40,9 @@ from nearmetal.report.explanations import (
     more_different,
     show_difference,
 )
+from nearmetal.report.implausible_rankings import is_guest, is_implausible, make_box
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
-from nearmetal.report.why_implausible import is_guest, is_implausible, make_box
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
