@@ -11,9 +11,9 @@ import pytest
 
 from nearmetal.report import charts, palette
 from nearmetal.report.charts.axes import log_ticks
-from nearmetal.report.charts.beside import FigurePair, draw_beside
 from nearmetal.report.charts.by_number import CourseLine, Point, by_number
 from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
+from nearmetal.report.charts.published_pairs import FigurePair, draw_pairs
 from nearmetal.report.charts.text import measure_text, wrap_text
 from nearmetal.report.drawing import draw_picture
 
@@ -283,7 +283,7 @@ def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, 
     groups = [charts.Group(name, "higher", tuple(arm(other, figure) for other in names)) for name in names]
     yield charts.draw_forest(TITLE, groups, charts.ratio_axis([0.5, 1.0], 0.02), width), names
     pairs = [FigurePair(name, name, "0.62 ×", "#111111", 0.62, (0.6, 0.7), 0.9) for name in names]
-    yield draw_beside(TITLE, pairs, width), names
+    yield draw_pairs(TITLE, pairs, width), names
     for times in (1, 5):
         strips = [charts.Strip(name, "74.5 k", "#111111", (1.0, 9.0)) for name in names * times]
         yield charts.draw_strips(TITLE, "higher is better", "1/s", strips), names

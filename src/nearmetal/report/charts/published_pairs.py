@@ -28,7 +28,7 @@ class FigurePair:
     """The treatment's name, if the label is another."""
 
 
-def draw_beside(title: str, pairs: Sequence[FigurePair], width: int) -> Spec:
+def draw_pairs(title: str, pairs: Sequence[FigurePair], width: int) -> Spec:
     """One row a comparison on a logarithmic axis of ratios to the reference."""
     wide = width >= _BESIDE
     places = Rows.from_names([(pair.label, pair.figure) for pair in pairs], width - 12, beside=wide)
