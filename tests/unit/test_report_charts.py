@@ -12,8 +12,8 @@ import pytest
 from nearmetal.report import charts, palette
 from nearmetal.report.charts.axes import log_ticks
 from nearmetal.report.charts.by_number import CourseLine, Point, by_number
-from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
 from nearmetal.report.charts.published_pairs import FigurePair, draw_pairs
+from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
 from nearmetal.report.charts.text import measure_text, wrap_text
 from nearmetal.report.drawing import draw_picture
 
@@ -291,11 +291,11 @@ def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, 
     yield by_number(TITLE, "higher is better", "clients", "bit/s", courses), names
     drifts = [charts.Line(name, "#111111", ((1, 0.1), (2, 0.2))) for name in names]
     yield charts.draw_lines(TITLE, "", "block", drifts), names
-    ways = [Climb(name, ((1.0, 1.0), (2.0, 1.5))) for name in names]
-    yield draw_climbs(TITLE, "", ways, "#111111"), names
+    ways = [RampLine(name, ((1.0, 1.0), (2.0, 1.5))) for name in names]
+    yield draw_ramps(TITLE, "", ways, "#111111"), names
     for saturation in (2.0, 30.0):
         rates = [Rates(rate, rate, min(rate, 30.0), max(0.0, rate - 30)) for rate in (1.0, 20.0, 40.0)]
-        yield draw_climb(names[0], names[1], rates, "#111111", saturation), names[:2]
+        yield draw_ramp(names[0], names[1], rates, "#111111", saturation), names[:2]
 
 
 def boxes(svg: str) -> Iterator[tuple[str, float, float, float, float]]:
@@ -377,8 +377,8 @@ def test_an_axis_of_zeros_alone_says_so() -> None:
 
 
 def test_the_saturation_is_named_and_drawn_unlike_any_line() -> None:
-    spec = draw_climb("host", "", [Rates(1, 1, 1, 0), Rates(9, 9, 5, 4)], "#111111", 5.0)
+    spec = draw_ramp("host", "", [Rates(1, 1, 1, 0), Rates(9, 9, 5, 4)], "#111111", 5.0)
     (stroke,) = [layer["mark"] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
     assert "strokeDash" not in stroke and stroke["strokeWidth"] > 4
     assert [row["name"] for row in data(spec, "text")[0]] == ["saturation"]
-    assert not data(draw_climb("host", "", [Rates(1, 1, 1, 0)], "#111111", None), "rule")
+    assert not data(draw_ramp("host", "", [Rates(1, 1, 1, 0)], "#111111", None), "rule")

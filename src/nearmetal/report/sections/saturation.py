@@ -14,7 +14,7 @@ from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import censored_values, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Table, Value
 from nearmetal.report.charts.by_number import by_number
-from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
+from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
 from nearmetal.report.client_lines import label_without_clients, make_courses, of_each
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, list_centre, make_columns
@@ -239,14 +239,14 @@ def _pictures_by_number(climbed: Sequence[Ramp], report: ReportInput) -> Chart:
         placed = sorted(ramps_of, key=lambda ramp: report.asked(ramp.treatment).clients.count)
         for what in ("requests", "replies", "errors"):
             lines = [
-                Climb(
+                RampLine(
                     figures.format_count(report.asked(ramp.treatment).clients.count, "client"),
                     tuple((rung.offered, getattr(rung, what)) for rung in ramp.rungs),
                 )
                 for ramp in placed
             ]
             beneath = words.strip_controls(workload) if len(workloads) > 1 else ""
-            picture = draw_climbs(f"{what.capitalize()}, {name}", beneath, lines, report.colour(placed[0].treatment))
+            picture = draw_ramps(f"{what.capitalize()}, {name}", beneath, lines, report.colour(placed[0].treatment))
             panels.append(Panel(f"{workload}-{name}-{what}", picture))
     caption = (
         "Requests that went out, replies that came back and requests that failed at each offered rate, for each number "
@@ -266,7 +266,7 @@ def _draw_ramps(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportIn
         total = means.get((key_of(ramp.treatment), ramp.workload))
         mean = None if total is None else total / report.asked(ramp.treatment).clients.count
         beneath = words.strip_controls(ramp.workload) if len(workloads) > 1 else ""
-        picture = draw_climb(name, beneath, ramp.rungs, report.colour(ramp.treatment), mean)
+        picture = draw_ramp(name, beneath, ramp.rungs, report.colour(ramp.treatment), mean)
         panels.append(Panel(f"{ramp.workload}-{name}", picture))
     caption = (
         "Requests that went out, replies that came back and requests that failed at each offered rate, averaged over "

@@ -31,7 +31,7 @@ class Rates:
     errors: float
 
 
-def draw_climb(title: str, subtitle: str, rates: Sequence[Rates], colour: str, saturation: float | None) -> Spec:
+def draw_ramp(title: str, subtitle: str, rates: Sequence[Rates], colour: str, saturation: float | None) -> Spec:
     """Three lines over the offered rate; a vertical stroke at the saturation point where there is one."""
     series = (("requests", palette.MUTED), ("replies", colour), ("errors", palette.INK))
     rows = [{"x": rate.offered, "y": getattr(rate, name), "what": name} for name, _ in series for rate in rates]
@@ -62,7 +62,7 @@ def draw_climb(title: str, subtitle: str, rates: Sequence[Rates], colour: str, s
 
 
 @dataclass(frozen=True)
-class Climb:
+class RampLine:
     """One line over the offered rate."""
 
     label: str
@@ -70,7 +70,7 @@ class Climb:
     """Offered rate and what came of it, per second and client."""
 
 
-def draw_climbs(title: str, subtitle: str, found: Sequence[Climb], colour: str) -> Spec:
+def draw_ramps(title: str, subtitle: str, found: Sequence[RampLine], colour: str) -> Spec:
     """Lines over the offered rate, from pale to dark in their order; each has points of its own shape."""
     names = [legend_label(one.label, _PLOT) for one in found]
     shades = [palette.mix_colour(colour, 0.35 + 0.65 * (place + 1) / len(found)) for place in range(len(found))]
