@@ -23,5 +23,5 @@ from nearmetal.report.charts.strips import Strip as Strip
 from nearmetal.report.charts.strips import describe_strips as describe_strips
 from nearmetal.report.charts.strips import draw_strips as draw_strips
 from nearmetal.report.charts.strips import has_dots as has_dots
-from nearmetal.report.charts.tips import join_tip as join_tip
-from nearmetal.report.charts.tips import name_block as name_block
+from nearmetal.report.charts.tooltips import join_tip as join_tip
+from nearmetal.report.charts.tooltips import name_block as name_block

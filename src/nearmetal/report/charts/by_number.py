@@ -20,7 +20,7 @@ from nearmetal.report.charts.grammar import (
     places_among_alike,
     same_scale,
 )
-from nearmetal.report.charts.tips import join_tip
+from nearmetal.report.charts.tooltips import join_tip
 
 _APART, _SPREAD = 0.07, 0.7
 """How far groups stand beside each other at one number, in numbers, and all of them at most: so that no interval hides

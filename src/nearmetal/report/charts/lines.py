@@ -19,7 +19,7 @@ from nearmetal.report.charts.grammar import (
     own_colour,
     places_among_alike,
 )
-from nearmetal.report.charts.tips import join_tip
+from nearmetal.report.charts.tooltips import join_tip
 
 STEPS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
 

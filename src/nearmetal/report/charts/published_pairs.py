@@ -7,7 +7,7 @@ from nearmetal.report import palette
 from nearmetal.report.charts.axes import ratio_axis
 from nearmetal.report.charts.grammar import Spec, lie_along, make_chart, make_field, make_layer, own_colour, same_scale
 from nearmetal.report.charts.rows import Row, Rows, draw_grid, draw_headings, place_heading
-from nearmetal.report.charts.tips import join_tip
+from nearmetal.report.charts.tooltips import join_tip
 
 _BESIDE = 600
 """From this width on, names stand beside the plot instead of above their row."""

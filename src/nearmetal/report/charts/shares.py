@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nearmetal.report import palette
 from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer
-from nearmetal.report.charts.tips import join_tip
+from nearmetal.report.charts.tooltips import join_tip
 
 STATES: Mapping[str, tuple[str, ...]] = {
     "user": ("usr", "nice"),

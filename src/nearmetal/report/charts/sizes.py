@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer
-from nearmetal.report.charts.tips import join_tip
+from nearmetal.report.charts.tooltips import join_tip
 
 
 @dataclass(frozen=True)
