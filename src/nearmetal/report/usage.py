@@ -9,7 +9,7 @@ from typing import Any
 
 from nearmetal.analysis.traits import list_watched
 from nearmetal.model import Assignment, TrialRecord
-from nearmetal.report.charts.shares import STATES, Interval
+from nearmetal.report.charts.cpu_shares import STATES, Interval
 from nearmetal.report.report_input import ReportInput
 
 OBSERVER = "usage"

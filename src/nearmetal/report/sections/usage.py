@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nearmetal.model import CPU_STATES
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Paragraph, Table, Value
-from nearmetal.report.charts.shares import draw_shares
+from nearmetal.report.charts.cpu_shares import draw_shares
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, make_columns, make_quantity
 from nearmetal.report.usage import HOST, UsedResources, list_observed, list_problems, read_course
