@@ -22,7 +22,7 @@ from nearmetal.report.anatomy import (
 )
 from nearmetal.report.blocks import LONG, Badge, Block, Chart, Column, Notice, Panel, Paragraph, Quantity, Table, Value
 from nearmetal.report.charts.ladder import draw_ladder
-from nearmetal.report.charts.sizes import Bucket, draw_sizes
+from nearmetal.report.charts.segment_sizes import Bucket, draw_sizes
 from nearmetal.report.explanations import badge_difference, list_values, show_difference
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, make_columns
