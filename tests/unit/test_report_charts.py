@@ -11,7 +11,7 @@ import pytest
 
 from nearmetal.report import charts, palette
 from nearmetal.report.charts.axes import log_ticks
-from nearmetal.report.charts.by_number import CourseLine, Point, by_number
+from nearmetal.report.charts.client_counts import CourseLine, IntervalPoint, draw_by_count
 from nearmetal.report.charts.published_pairs import FigurePair, draw_pairs
 from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
 from nearmetal.report.charts.text import measure_text, wrap_text
@@ -287,8 +287,10 @@ def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, 
     for times in (1, 5):
         strips = [charts.Strip(name, "74.5 k", "#111111", (1.0, 9.0)) for name in names * times]
         yield charts.draw_strips(TITLE, "higher is better", "1/s", strips), names
-    courses = [CourseLine(name, "#111111", False, (Point(1, 3.0, None), Point(5, 7.0, None))) for name in names]
-    yield by_number(TITLE, "higher is better", "clients", "bit/s", courses), names
+    courses = [
+        CourseLine(name, "#111111", False, (IntervalPoint(1, 3.0, None), IntervalPoint(5, 7.0, None))) for name in names
+    ]
+    yield draw_by_count(TITLE, "higher is better", "clients", "bit/s", courses), names
     drifts = [charts.Line(name, "#111111", ((1, 0.1), (2, 0.2))) for name in names]
     yield charts.draw_lines(TITLE, "", "block", drifts), names
     ways = [RampLine(name, ((1.0, 1.0), (2.0, 1.5))) for name in names]
@@ -347,7 +349,7 @@ def test_no_text_is_cut_or_runs_into_another_or_out_of_the_picture(names: tuple[
 
 
 def course(label: str, colour: str, dashed: bool, value: float = 1.0) -> CourseLine:
-    return CourseLine(label, colour, dashed, (Point(1, value, None), Point(5, value, None)))
+    return CourseLine(label, colour, dashed, (IntervalPoint(1, value, None), IntervalPoint(5, value, None)))
 
 
 def test_lines_of_one_colour_and_dash_differ_in_the_shape_of_their_points() -> None:
@@ -358,7 +360,7 @@ def test_lines_of_one_colour_and_dash_differ_in_the_shape_of_their_points() -> N
         course("host, 200Mbit/s, udp", "#111111", True),
         course("qemu, 50Mbit/s, tcp", "#222222", False),
     ]
-    spec = by_number("t", "", "clients", "bit/s", courses)
+    spec = draw_by_count("t", "", "clients", "bit/s", courses)
     (points,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
     look = {channel: points["encoding"][channel]["scale"]["range"] for channel in ("fill", "stroke", "shape")}
     assert look["shape"] == ["circle", "square", "circle", "square", "circle"]
@@ -368,7 +370,7 @@ def test_lines_of_one_colour_and_dash_differ_in_the_shape_of_their_points() -> N
 
 
 def test_an_axis_of_zeros_alone_says_so() -> None:
-    spec = by_number("Loss", "", "clients", "share", [course("host", "#111111", True, 0.0)])
+    spec = draw_by_count("Loss", "", "clients", "share", [course("host", "#111111", True, 0.0)])
     labels = [text for text, *_ in boxes(draw_picture(spec).svg)]
     assert {"0", "0.2", "1"} <= set(labels)
 

@@ -7,7 +7,7 @@ from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment
 from nearmetal.report import words
-from nearmetal.report.charts.by_number import CourseLine, Point
+from nearmetal.report.charts.client_counts import CourseLine, IntervalPoint
 from nearmetal.report.report_input import ReportInput
 
 
@@ -28,7 +28,7 @@ def make_courses(cells: Iterable[Cell], report: ReportInput) -> list[CourseLine]
             about=name,
             dashed=find_protocol(members[0][1], report) == "udp",
             points=tuple(
-                Point(clients, found.estimate, found.interval)
+                IntervalPoint(clients, found.estimate, found.interval)
                 for clients, cell in sorted(members, key=lambda member: member[0])
                 for found in (single_arm.estimate_centre(cell, study.design.alpha),)
             ),
@@ -42,9 +42,9 @@ def of_each(lines: Sequence[CourseLine]) -> list[CourseLine]:
     return [replace(line, points=tuple(_divide_point(point) for point in line.points)) for line in lines]
 
 
-def _divide_point(point: Point) -> Point:
+def _divide_point(point: IntervalPoint) -> IntervalPoint:
     spread = None if point.interval is None else (point.interval[0] / point.number, point.interval[1] / point.number)
-    return Point(point.number, point.value / point.number, spread)
+    return IntervalPoint(point.number, point.value / point.number, spread)
 
 
 def label_without_clients(treatment: Assignment, report: ReportInput) -> str:

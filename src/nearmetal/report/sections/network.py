@@ -10,7 +10,7 @@ from nearmetal.analysis.results import Cell
 from nearmetal.analysis.signed_rank import Centre
 from nearmetal.report import words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table, Value
-from nearmetal.report.charts.by_number import CourseLine, Point, by_number
+from nearmetal.report.charts.client_counts import CourseLine, IntervalPoint, draw_by_count
 from nearmetal.report.client_lines import find_protocol, label_without_clients, make_courses
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
@@ -57,7 +57,7 @@ def _make_panel(response: str, cells: Sequence[Cell], report: ReportInput) -> Pa
     together = ", all clients together" if response in _SUMS else ""
     title = f"{report.labels.name_response(cells[0].workload, response)}{together}".capitalize()
     subtitle = words.name_direction(cells[0].better)
-    return Panel(response, by_number(title, subtitle, "clients", cells[0].unit, make_courses(cells, report)))
+    return Panel(response, draw_by_count(title, subtitle, "clients", cells[0].unit, make_courses(cells, report)))
 
 
 def _make_table(cells: Sequence[Cell], report: ReportInput) -> Table:
@@ -210,7 +210,7 @@ def _make_client_panel(response: str, found: Sequence[_OfClient], report: Report
                 colour=report.colour(members[0].cell.treatment),
                 dashed=find_protocol(members[0].cell, report) == "udp",
                 points=tuple(
-                    Point(one.client, one.centre.estimate, one.centre.interval)
+                    IntervalPoint(one.client, one.centre.estimate, one.centre.interval)
                     for one in members
                     if one.clients == most
                 ),
@@ -218,7 +218,7 @@ def _make_client_panel(response: str, found: Sequence[_OfClient], report: Report
         )
     first = found[0].cell
     title = f"{report.labels.name_response(first.workload, response)}, each client".capitalize()
-    return Panel(response, by_number(title, words.name_direction(first.better), "client", first.unit, courses))
+    return Panel(response, draw_by_count(title, words.name_direction(first.better), "client", first.unit, courses))
 
 
 def _make_client_table(found: Sequence[_OfClient], report: ReportInput) -> Table:

@@ -13,7 +13,7 @@ from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import censored_values, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Table, Value
-from nearmetal.report.charts.by_number import by_number
+from nearmetal.report.charts.client_counts import draw_by_count
 from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
 from nearmetal.report.client_lines import label_without_clients, make_courses, of_each
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
@@ -179,8 +179,8 @@ def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
         return []
     better = words.name_direction(cells[0].better)
     panels = (
-        Panel("together", by_number("Saturation, all clients together", better, "clients", "1/s", together)),
-        Panel("each", by_number("Saturation, each client", better, "clients", "1/s", of_each(together))),
+        Panel("together", draw_by_count("Saturation, all clients together", better, "clients", "1/s", together)),
+        Panel("each", draw_by_count("Saturation, each client", better, "clients", "1/s", of_each(together))),
     )
     caption = (
         f"Each point is the centre of the blocks on its {words.describe_own_interval(study.design.alpha)}. "

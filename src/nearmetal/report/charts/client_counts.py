@@ -30,7 +30,7 @@ _PLOT = HALF - 62
 
 
 @dataclass(frozen=True)
-class Point:
+class IntervalPoint:
     """A group's value at one number, and the interval where there is one; in the unit of the response."""
 
     number: int
@@ -45,12 +45,12 @@ class CourseLine:
     label: str
     colour: str
     dashed: bool
-    points: tuple[Point, ...]
+    points: tuple[IntervalPoint, ...]
     about: str = ""
     """The treatment's name without the number, if the label has more."""
 
 
-def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Sequence[CourseLine]) -> Spec:
+def draw_by_count(title: str, subtitle: str, x_title: str, unit: str, courses: Sequence[CourseLine]) -> Spec:
     """Lines from 0 up, so that heights can be compared as well as slopes; the name of each at its last point."""
     values = [end for course in courses for point in course.points for end in (point.value, *(point.interval or ()))]
     divisor, unit_name = figures.choose_axis(unit, values)
@@ -109,7 +109,7 @@ def by_number(title: str, subtitle: str, x_title: str, unit: str, courses: Seque
     return make_chart(title, subtitle, _PLOT, 190, drawn)
 
 
-def _tell_point(point: Point, x_title: str, unit: str) -> tuple[str, str]:
+def _tell_point(point: IntervalPoint, x_title: str, unit: str) -> tuple[str, str]:
     """ "3 clients", "940 Mbit/s (930 Mbit/s to 950 Mbit/s)"."""
     value, *ends = (figures.format_quantity(one, unit) for one in (point.value, *(point.interval or ())))
     number = figures.format_count(point.number, x_title.removesuffix("s"))
