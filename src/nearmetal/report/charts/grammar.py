@@ -72,7 +72,7 @@ def make_chart(
 
 
 def make_layer(rows: Iterable[Mapping[str, Any]], mark: Spec, **encoding: Spec) -> Spec:
-    """Marks of one kind. If the rows have a `tip` (see tips.py) each mark carries its own, else the marks are mute."""
+    """Marks of one kind. If rows have a `tip` (see tooltips.py) each mark carries its own, else the marks are mute."""
     values = list(rows)
     if values and "tip" in values[0]:
         encoding["description"] = make_field("tip", "nominal")
