@@ -38,6 +38,7 @@ from nearmetal.model import (
     Workload,
 )
 from nearmetal.run import clock_gate, contention, pulse, room, standstill, suspension
+from nearmetal.run.background_load import BackgroundLoad
 from nearmetal.run.blame import (
     Fault,
     TrialFailed,
@@ -54,7 +55,6 @@ from nearmetal.run.kernels import Kernels
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.services import ServiceFailed, ServiceSet
 from nearmetal.run.surroundings import Surroundings
-from nearmetal.run.under import LoadBeneath
 from nearmetal.run.vitals import Vitals
 from nearmetal.study.resolve import build_workload
 from nearmetal.system.files import write_whole
@@ -185,7 +185,7 @@ class _Trial:
         )
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}
-        self._beneath: LoadBeneath | None = None
+        self._beneath: BackgroundLoad | None = None
         self._room: room.Room = {}
         """Before services started; empty if none does."""
         self.found: Fault | None = None
@@ -195,7 +195,7 @@ class _Trial:
         stage = self._task.stage
         workload = build_workload(self._task.workload)
         if self._task.under is not None:
-            self._beneath = LoadBeneath(self._task.under, workload)
+            self._beneath = BackgroundLoad(self._task.under, workload)
         try:
             await self._time_step("prepare", self._prepare(workload, stage))
             measurement, cost, memory = await self._time_step("measure", self._measure_workload(workload, stage))

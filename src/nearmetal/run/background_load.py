@@ -15,7 +15,7 @@ _SPARE = 120.0
 that nobody knows, and a load that ends is begun again, with a pause between."""
 
 
-class LoadBeneath:
+class BackgroundLoad:
     """Runs from `start_load` until `stop_load`, again and again if it has to."""
 
     def __init__(self, load: ResolvedWorkload, measured: Workload) -> None:
