@@ -37,7 +37,7 @@ from nearmetal.model import (
     Watch,
     Workload,
 )
-from nearmetal.run import clock_gate, contention, pulse, room, standstill, suspension
+from nearmetal.run import clock_gate, contention, disk_space, pulse, standstill, suspension
 from nearmetal.run.background_load import BackgroundLoad
 from nearmetal.run.blame import (
     Fault,
@@ -186,7 +186,7 @@ class _Trial:
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}
         self._beneath: BackgroundLoad | None = None
-        self._room: room.Room = {}
+        self._room: disk_space.Room = {}
         """Before services started; empty if none does."""
         self.found: Fault | None = None
         """Why it fails, whatever its tools said; looked for before what serves is stopped."""
@@ -207,7 +207,7 @@ class _Trial:
             if isinstance(error, ServiceFailed) and self.found and self.found.cause is Cause.SERVICE_DIED:
                 self.found = None  # which the error itself says, with a remedy
             elif self.found is None and self._room:
-                self.found = room.find_full(await room.read_room(stage.servers))
+                self.found = disk_space.find_full(await disk_space.read_room(stage.servers))
             raise
         finally:
             try:
@@ -233,7 +233,7 @@ class _Trial:
         self._warnings += clock_gate.warn_of_steps(task.liveness.machines, self._clocks)
         self._warnings += task.liveness.warnings
         if self._room:
-            self._warnings += room.warn_of_filling(self._room, await room.read_room(stage.servers))
+            self._warnings += disk_space.warn_of_filling(self._room, await disk_space.read_room(stage.servers))
         self.keep_artifacts(measurement.artifacts)
         changed, not_kept = await self._time_step("check", self._check_machines())
         invalid = Fault(Cause.MEASUREMENT_INVALID, measurement.invalid) if measurement.invalid else None
@@ -253,7 +253,7 @@ class _Trial:
             await services.place_files(one.files, *stage.servers, *stage.clients)
         needed = tuple(dict.fromkeys(name for one in every for name in one.services))
         if needed:
-            self._room = await room.read_room(stage.servers)
+            self._room = await disk_space.read_room(stage.servers)
         await self._run_watched(services.start(needed, stage))
         if self._beneath is not None:
             with blame_plugin(f"the load of {self._beneath.name!r}"):
