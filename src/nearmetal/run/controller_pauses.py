@@ -14,7 +14,7 @@ _due: list[float] = []
 """When the next one is."""
 
 
-def note_pulse(every: float) -> None:
+def note_alive(every: float) -> None:
     """This process runs now, and notes it again in so many seconds."""
     now = time.monotonic()
     if _due:
