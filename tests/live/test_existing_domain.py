@@ -23,7 +23,7 @@ from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Finding, Handle, Machine, MachineSpec, Order, Provision, TrialStatus
-from nearmetal.run import standstill
+from nearmetal.run import machine_stalls
 from nearmetal.run.events import Event, Step
 from nearmetal.run.vitals import read_vitals
 from tests.existing_domain import ExistingDomain, existing_domain
@@ -129,14 +129,14 @@ async def a_pause_is_told(domain: ExistingDomain, machine: Machine) -> None:
     before, since = await read_vitals([machine], {}), time.time()
     await asyncio.sleep(1.5)
     before, first = await read_vitals([machine], {}), before
-    assert await standstill.explain_standstill([machine], first, before, since) is None
+    assert await machine_stalls.explain_stall([machine], first, before, since) is None
     domain.network.virsh("suspend", domain.name)
     await asyncio.sleep(4)  # longer than it takes to ask on a busy host, which is left out
     domain.network.virsh("resume", domain.name)
     after = await read_vitals([machine], {})
-    assert standstill.measure_standstill(before[0].clock, after[0].clock) > 0
+    assert machine_stalls.measure_stall(before[0].clock, after[0].clock) > 0
     assert f"{machine.name} stood still for " in str(
-        await standstill.explain_standstill([machine], before, after, since)
+        await machine_stalls.explain_stall([machine], before, after, since)
     )
 
 

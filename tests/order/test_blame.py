@@ -14,7 +14,7 @@ from nearmetal.lab.mock.world import World, write
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import BothClocks, Cause, Completed, Handle, Measurement, Stage, TrialRecord, TrialStatus
 from nearmetal.report import report_input
-from nearmetal.run import controller_pauses, standstill, suspension, trial
+from nearmetal.run import controller_pauses, machine_stalls, suspension, trial
 from nearmetal.run.blame import Fault
 from nearmetal.run.events import BlockEnded
 from nearmetal.run.liveness import Liveness
@@ -202,7 +202,7 @@ async def test_what_failed_while_a_machine_stood_still_is_the_hosts(
 ) -> None:
     """Whatever the tool says that waited for it in vain."""
     told = ["the server stood still for 9.0 s while it was measured: was it paused, or moved?"]
-    monkeypatch.setattr(standstill, "describe_standstill", lambda machines, still: told.pop() if told else None)
+    monkeypatch.setattr(machine_stalls, "describe_standstill", lambda machines, still: told.pop() if told else None)
     fails = RuntimeError("no reply in time")
     whole, failed = Http.run, list[str]()
 

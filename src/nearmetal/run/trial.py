@@ -37,7 +37,7 @@ from nearmetal.model import (
     Watch,
     Workload,
 )
-from nearmetal.run import clock_gate, contention, controller_pauses, disk_space, standstill, suspension
+from nearmetal.run import clock_gate, contention, controller_pauses, disk_space, machine_stalls, suspension
 from nearmetal.run.background_load import BackgroundLoad
 from nearmetal.run.blame import (
     Fault,
@@ -332,7 +332,7 @@ class _Trial:
         if slept := suspension.describe_suspension(begun.awake, await suspension.read(stage)):
             return Fault(Cause.SUSPENDED, slept)
         liveness = self._task.liveness
-        stood = await standstill.explain_standstill(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
+        stood = await machine_stalls.explain_stall(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
         return Fault(Cause.STOOD_STILL, stood) if stood else None
 
     def _by_workload(self) -> AbstractContextManager[None]:

@@ -17,7 +17,7 @@ _MOST = 0.01
 """Share of the time by which a clock may be slower than ours and not have stood: an emulated one is not exact."""
 
 
-async def explain_standstill(
+async def explain_stall(
     machines: Sequence[Machine], before: Sequence[Vitals], after: Sequence[Vitals], since: float
 ) -> str | None:
     """Why what was measured between two readings does not count; None if no machine is known to have stood still.
@@ -26,8 +26,8 @@ async def explain_standstill(
     """
     paused = await asyncio.gather(*(_measure_pause(machine, since) for machine in machines))
     clocks = ((was.clock, now.clock) for was, now in zip(before, after, strict=True))
-    return describe_standstill(
-        machines, [max(measure_standstill(*both), pause) for both, pause in zip(clocks, paused, strict=True)]
+    return describe_stall(
+        machines, [max(measure_stall(*both), pause) for both, pause in zip(clocks, paused, strict=True)]
     )
 
 
@@ -36,7 +36,7 @@ async def _measure_pause(machine: Machine, since: float) -> float:
     return seconds if seconds > _SHORTEST else 0.0
 
 
-def measure_standstill(before: Clock | None, after: Clock | None) -> float:
+def measure_stall(before: Clock | None, after: Clock | None) -> float:
     """Seconds that a machine stood still between two readings, at least: 0 where none are told for sure. Pure.
 
     However long it took to ask, it ran for no less than from the first answer to the second question.
@@ -50,7 +50,7 @@ def measure_standstill(before: Clock | None, after: Clock | None) -> float:
     return still if is_same_boot and still > max(_SHORTEST, passed * _MOST) else 0.0
 
 
-def describe_standstill(machines: Sequence[Machine], still: Sequence[float]) -> str | None:
+def describe_stall(machines: Sequence[Machine], still: Sequence[float]) -> str | None:
     """The same from the seconds that each stood still. Pure."""
     longest, machine = max(zip(still, machines, strict=True), key=lambda one: one[0])
     if not longest:
