@@ -29,7 +29,7 @@ from nearmetal.lab.qemu import privilege
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from nearmetal.run import machine_stalls
-from nearmetal.run.vitals import read_vitals
+from nearmetal.run.machine_state import read_states
 from tests import own_image
 
 from .conftest import Make, Notes
@@ -146,9 +146,9 @@ async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: st
     client.pause(machine.id)
     client.unpause(machine.id)
     machines = [other, machine]
-    before, since = await read_vitals(machines, {}), time.time()
+    before, since = await read_states(machines, {}), time.time()
     await asyncio.sleep(0.5)
-    assert await machine_stalls.explain_stall(machines, before, await read_vitals(machines, {}), since) is None
+    assert await machine_stalls.explain_stall(machines, before, await read_states(machines, {}), since) is None
     client.pause(machine.id)
     await asyncio.sleep(1.5)
     client.unpause(machine.id)

@@ -7,7 +7,7 @@ import pytest
 from nearmetal.model import Completed
 from nearmetal.run import machine_stalls
 from nearmetal.run.machine_stalls import measure_stall
-from nearmetal.run.vitals import Clock, Vitals
+from nearmetal.run.machine_state import Clock, MachineState
 from tests.unit.workloads_stage import ScriptedMachine
 
 
@@ -59,7 +59,7 @@ def test_the_machine_that_stood_longest_is_told() -> None:
 
 async def test_what_was_paused_is_told_where_its_clock_went_on() -> None:
     machines = [at_work("server"), PausedOnce("client", "10.0.0.2", lambda argv: Completed(status=0))]
-    before, after = (2 * (Vitals({}, clock(at, at)),) for at in (10.0, 20.0))
+    before, after = (2 * (MachineState({}, clock(at, at)),) for at in (10.0, 20.0))
     told = await machine_stalls.explain_stall(machines, before, after, time.time())
     assert told and told.startswith("the client client stood still for 2.5 s")
     assert await machine_stalls.explain_stall(machines[:1], before[:1], after[:1], time.time()) is None

@@ -11,7 +11,7 @@ import pytest
 from nearmetal.errors import MachineLost, ToolFailed
 from nearmetal.lab.read_files import FilesRead
 from nearmetal.model import Completed
-from nearmetal.run.vitals import MEMORY, UPTIME, Clock, Vitals, read_vitals
+from nearmetal.run.machine_state import MEMORY, UPTIME, Clock, MachineState, read_states
 from tests.unit.workloads_stage import ScriptedMachine
 
 HOUR_NS = 3_600_000_000_000
@@ -30,7 +30,7 @@ def told(text: str, ahead_ns: int = 0, status: int = 0) -> Completed:
 
 async def test_one_command_tells_all_of_a_machine_with_a_kernel_of_its_own() -> None:
     machine = ScriptedMachine("server", "10.0.0.1", lambda argv: told(f"{UPTIME}:7.50 3.00\n", HOUR_NS))
-    (vitals,) = await read_vitals([machine], {})
+    (vitals,) = await read_states([machine], {})
     (command,) = machine.ran
     assert command[1:5] == ["at", "now", "--json", "--"] and command[5] == "grep"
     assert vitals.lines == {UPTIME: ("7.50 3.00",)}
@@ -42,7 +42,7 @@ async def test_one_command_tells_all_of_a_machine_with_a_kernel_of_its_own() -> 
 
 async def test_machines_that_share_our_kernel_have_our_clock_and_networks_of_their_own() -> None:
     machines = [ScriptedMachine(name, "127.0.0.1", lambda argv: Completed(status=1)) for name in ("server", "client")]
-    own, other = await read_vitals(machines, {"server": os.getpid(), "client": 1})
+    own, other = await read_states(machines, {"server": os.getpid(), "client": 1})
     assert all(machine.ran == [] for machine in machines), "to begin a command there takes long"
     assert own.lines and other.lines and own.clock and own.clock is other.clock
     assert own.clock.uncertainty_ns == own.clock.ahead_ns == 0
@@ -53,14 +53,14 @@ async def test_machines_that_share_our_kernel_have_our_clock_and_networks_of_the
 
 async def test_a_machine_without_grep_still_tells_the_time() -> None:
     machine = ScriptedMachine("server", "10.0.0.1", lambda argv: told("", status=127))
-    (vitals,) = await read_vitals([machine], {})
+    (vitals,) = await read_states([machine], {})
     assert vitals.lines is None and vitals.clock is not None and vitals.clock.uptime is None
 
 
 @pytest.mark.parametrize("said", [Completed(status=0, stdout=b"rubbish"), Completed(status=0, stdout=b"{}")])
 async def test_rubbish_tells_nothing(said: Completed) -> None:
-    (vitals,) = await read_vitals([ScriptedMachine("server", "10.0.0.1", lambda argv: said)], {})
-    assert vitals == Vitals()
+    (vitals,) = await read_states([ScriptedMachine("server", "10.0.0.1", lambda argv: said)], {})
+    assert vitals == MachineState()
 
 
 async def test_a_machine_that_cannot_be_asked_tells_nothing_and_one_that_is_lost_says_so() -> None:
@@ -68,10 +68,10 @@ async def test_a_machine_that_cannot_be_asked_tells_nothing_and_one_that_is_lost
         raise ToolFailed("no such file")
 
     machine = ScriptedMachine("server", "10.0.0.1", fails)
-    assert (await read_vitals([machine], {}))[0].clock is None
+    assert (await read_states([machine], {}))[0].clock is None
     machine.lost = True
     with pytest.raises(MachineLost):
-        await read_vitals([machine], {})
+        await read_states([machine], {})
 
 
 class ReadingMachine(ScriptedMachine):
@@ -88,7 +88,7 @@ class ReadingMachine(ScriptedMachine):
 async def test_an_agent_that_reads_files_starts_nothing() -> None:
     machine = ReadingMachine("server", "10.0.0.1", lambda argv: told(""))
     machine.texts = {UPTIME: "7.50 3.00\n", MEMORY: "MemTotal: 7 kB\nMemFree: 1 kB\n", "/else": "1"}
-    (vitals,) = await read_vitals([machine], {})
+    (vitals,) = await read_states([machine], {})
     assert machine.ran == []
     assert vitals.lines == {UPTIME: ("7.50 3.00",), MEMORY: ("MemTotal: 7 kB",)}
     assert vitals.clock == Clock(1.0, 1.5, 7.5, -2, 8)
@@ -96,5 +96,5 @@ async def test_an_agent_that_reads_files_starts_nothing() -> None:
 
 async def test_one_that_cannot_has_a_command_do_so() -> None:
     machine = ReadingMachine("server", "10.0.0.1", lambda argv: told(f"{UPTIME}:7.50 3.00\n"))
-    (vitals,) = await read_vitals([machine], {})
+    (vitals,) = await read_states([machine], {})
     assert len(machine.ran) == 1 and vitals.lines == {UPTIME: ("7.50 3.00",)}

@@ -13,7 +13,7 @@ from nearmetal.lab.cgroup_limits import GroupLimits
 from nearmetal.lab.read_lines import Lines
 from nearmetal.model import Handle, Readback, Site, Stage
 from nearmetal.run import placement
-from nearmetal.run.vitals import MEMORY, ONLINE, Vitals
+from nearmetal.run.machine_state import MEMORY, ONLINE, MachineState
 
 _SAME_MEMORY = 0.01
 """Share by which a kernel's memory may differ from what it was: it sets a little aside for itself now and then."""
@@ -77,7 +77,7 @@ async def read_sites(placed: Sequence[PlacedMachine]) -> FromSites:
     return found
 
 
-def combine(placed: Sequence[PlacedMachine], found: FromSites, vitals: Sequence[Vitals]) -> Allotment:
+def combine(placed: Sequence[PlacedMachine], found: FromSites, vitals: Sequence[MachineState]) -> Allotment:
     """With what was read of the servers, then the clients. Pure."""
     limits, where = zip(*(found[one.handle.name] for one in placed), strict=True) if placed else ((), ())
     return Allotment(tuple(placed), limits, tuple(_find_found(one.lines or {}) for one in vitals), where)

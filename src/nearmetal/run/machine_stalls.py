@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from nearmetal.model import Machine
-from nearmetal.run.vitals import Clock, Vitals
+from nearmetal.run.machine_state import Clock, MachineState
 
 _SHORTEST = 0.1
 """Seconds that are told apart from a clock that is read in hundredths, and from a guest's that runs a little slow."""
@@ -18,7 +18,7 @@ _MOST = 0.01
 
 
 async def explain_stall(
-    machines: Sequence[Machine], before: Sequence[Vitals], after: Sequence[Vitals], since: float
+    machines: Sequence[Machine], before: Sequence[MachineState], after: Sequence[MachineState], since: float
 ) -> str | None:
     """Why what was measured between two readings does not count; None if no machine is known to have stood still.
 

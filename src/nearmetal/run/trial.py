@@ -53,9 +53,9 @@ from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
 from nearmetal.run.kernels import Kernels
 from nearmetal.run.liveness import Liveness
+from nearmetal.run.machine_state import MachineState
 from nearmetal.run.services import ServiceFailed, ServiceSet
 from nearmetal.run.surroundings import Surroundings
-from nearmetal.run.vitals import Vitals
 from nearmetal.study.resolve import build_workload
 from nearmetal.system.files import write_whole
 
@@ -103,7 +103,7 @@ class Beginning:
     since: float
     """Unix time."""
     awake: suspension.SuspensionReading
-    vitals: tuple[Vitals, ...]
+    vitals: tuple[MachineState, ...]
 
 
 async def run_trial(task: TrialTask, sink: BlockSink) -> TrialRecord:

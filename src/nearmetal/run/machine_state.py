@@ -58,21 +58,21 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Vitals:
+class MachineState:
     lines: Lines | None = None
     """None of a machine that cannot be asked, or has no `grep`."""
     clock: Clock | None = None
     """None if it does not tell."""
 
 
-async def read_clocks(machines: Sequence[Machine], shared: Mapping[str, int]) -> tuple[Vitals, ...]:
+async def read_clocks(machines: Sequence[Machine], shared: Mapping[str, int]) -> tuple[MachineState, ...]:
     """What their clocks tell, and nothing else: an emulated guest reads the rest in 5 to 10 ms. MachineLost."""
-    return await read_vitals(machines, shared, only_clocks=True)
+    return await read_states(machines, shared, only_clocks=True)
 
 
-async def read_vitals(
+async def read_states(
     machines: Sequence[Machine], shared: Mapping[str, int], *, only_clocks: bool = False
-) -> tuple[Vitals, ...]:
+) -> tuple[MachineState, ...]:
     """Of each. `shared`: by name the first process of those that share their host's kernel. MachineLost."""
     own = [machine for machine in machines if machine.name not in shared]
     sites = {machine.site.name: machine.site for machine in machines if machine.name in shared}
@@ -99,12 +99,12 @@ def _list_files(machine: Machine) -> list[str]:
     return [*_OF_A_KERNEL, *card, *(f"/proc/net/{name}" for name in _OF_A_NETWORK)]
 
 
-async def _read_shared(site: Site, processes: Mapping[str, int], only_clocks: bool) -> dict[str, Vitals]:
+async def _read_shared(site: Site, processes: Mapping[str, int], only_clocks: bool) -> dict[str, MachineState]:
     """Of machines that share this host's kernel: what they have is the host's, but for their networks."""
     folders = {name: f"/proc/{pid}/net/" for name, pid in processes.items()}
     paths = [folder + name for folder in folders.values() for name in _OF_A_NETWORK]
     told = await _ask_vitals(site, [UPTIME] if only_clocks else [UPTIME, ONLINE, MEMORY, *paths])
-    return {name: Vitals(_select_lines(told.lines, folder), told.clock) for name, folder in folders.items()}
+    return {name: MachineState(_select_lines(told.lines, folder), told.clock) for name, folder in folders.items()}
 
 
 def _select_lines(lines: Lines | None, folder: str) -> Lines | None:
@@ -113,12 +113,12 @@ def _select_lines(lines: Lines | None, folder: str) -> Lines | None:
     return {path: one for path, one in lines.items() if path.startswith(folder) or not path.endswith(_OF_A_NETWORK)}
 
 
-async def _ask_vitals(where: Machine | Site, paths: Sequence[str]) -> Vitals:
+async def _ask_vitals(where: Machine | Site, paths: Sequence[str]) -> MachineState:
     try:
         if isinstance(where, LocalSite):
             asked = time.monotonic()
             lines = await read_lines(where, _PATTERN, paths)
-            return Vitals(lines, Clock(asked, time.monotonic(), _find_uptime(lines)))
+            return MachineState(lines, Clock(asked, time.monotonic(), _find_uptime(lines)))
         if isinstance(where, MachineFileReader):
             with contextlib.suppress(ToolFailed):
                 return _make_vitals(where, await where.read_files(paths))
@@ -126,16 +126,16 @@ async def _ask_vitals(where: Machine | Site, paths: Sequence[str]) -> Vitals:
     except MachineLost:
         raise
     except (NearmetalError, *MALFORMED):
-        return Vitals()
+        return MachineState()
 
 
-def _make_vitals(where: Machine | Site, read: FilesRead) -> Vitals:
+def _make_vitals(where: Machine | Site, read: FilesRead) -> MachineState:
     lines = choose_lines(_PATTERN, read.texts)
     bounds = _compare_clocks(where, read.least_ns, read.most_ns)
-    return Vitals(lines, Clock(read.asked, read.answered, _find_uptime(lines), *bounds))
+    return MachineState(lines, Clock(read.asked, read.answered, _find_uptime(lines), *bounds))
 
 
-async def _run(where: Machine | Site, paths: Sequence[str]) -> Vitals:
+async def _run(where: Machine | Site, paths: Sequence[str]) -> MachineState:
     """By programs there. Raises NearmetalError, and what `MALFORMED` names."""
     asked, asked_ns = time.monotonic(), time.time_ns()
     ended = await where.exec([where.probe, "at", "now", "--json", "--", *build_grep(_PATTERN, paths)])
@@ -144,7 +144,7 @@ async def _run(where: Machine | Site, paths: Sequence[str]) -> Vitals:
     text = base64.b64decode(document["stdout"]).decode("utf-8", "replace")
     lines = parse_grep(int(document["status"]), text, paths)
     bounds = _compare_clocks(where, int(document["ended_ns"]) - answered_ns, int(document["started_ns"]) - asked_ns)
-    return Vitals(lines, Clock(asked, answered, _find_uptime(lines), *bounds))
+    return MachineState(lines, Clock(asked, answered, _find_uptime(lines), *bounds))
 
 
 def _compare_clocks(where: Machine | Site, least_ns: int, most_ns: int) -> tuple[int, int]:
