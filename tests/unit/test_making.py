@@ -9,7 +9,7 @@ from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed
-from nearmetal.run import making
+from nearmetal.run import machine_creation
 from nearmetal.run.boot_state import ProvisionedBoot
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
@@ -63,5 +63,5 @@ async def test_cores_that_servers_and_clients_share_are_noted(
     machine: str, clients: str, expected: Share, codes: list[str]
 ) -> None:
     one = booted(machine, clients)
-    assert await making.share_out(one, cast(Lab, Hosts())) == expected
+    assert await machine_creation.share_out(one, cast(Lab, Hosts())) == expected
     assert [warning.code for warning in one.warnings] == codes

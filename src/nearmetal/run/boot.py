@@ -39,7 +39,7 @@ from nearmetal.model import (
     TrialRecord,
     TrialStatus,
 )
-from nearmetal.run import inspection, making
+from nearmetal.run import inspection, machine_creation
 from nearmetal.run.blame import Fault, Invalid, blame_plugin, describe_fault, find_blamed, find_fault
 from nearmetal.run.boot_state import BootTask, ProvisionedBoot
 from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
@@ -101,13 +101,13 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
     if task.resumed:
         booted.note_interruption()
     with _emit_step(booted, sink, "create"):
-        share = await making.share_out(booted, lab)
+        share = await machine_creation.share_out(booted, lab)
         environment = booted.asked.environment
         is_elsewhere = environment.description.placement == "elsewhere"
         clients = [] if is_elsewhere else await _make_clients(booted, share, lab, ())
         began = time.monotonic_ns()
         with blame_plugin(_name_environment(environment)):
-            servers = await making.make_servers(booted, share, lab)
+            servers = await machine_creation.make_servers(booted, share, lab)
     with _emit_step(booted, sink, "attach"):
         with blame_plugin(_name_environment(environment)):
             machines = await asyncio.gather(*(lab.attach(handle) for handle in servers))
@@ -121,12 +121,12 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
             await asyncio.gather(*(require_programs(machine, booted.spec.image) for machine in machines))
         if is_elsewhere:
             clients = await _make_clients(booted, share, lab, machines)
-        stage = booted.stage = await making.make_stage(booted, lab, machines, clients)
+        stage = booted.stage = await machine_creation.make_stage(booted, lab, machines, clients)
     with _emit_step(booted, sink, "surround"):
         booted.readback |= await booted.surroundings.join_hosts(booted.asked, lab, stage)
         seed = int(task.boot.trials[0].id[:8], 16)  # of what chance decides in this boot and no other
         await booted.surroundings.lay_link(booted.asked, lab, stage, share.clients, seed=seed)
-        await making.start_neighbours(booted, share, lab)
+        await machine_creation.start_neighbours(booted, share, lab)
     with _emit_step(booted, sink, "change"):
         kernels = await _change_machines(task, booted, lab, stage)
     with _emit_step(booted, sink, "facts"):
@@ -144,7 +144,7 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
 
 async def _make_clients(booted: ProvisionedBoot, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
     with _of_clients(), blame_plugin(_name_environment(booted.asked.clients.environment)):
-        return await making.make_clients(booted, share, lab, servers)
+        return await machine_creation.make_clients(booted, share, lab, servers)
 
 
 @contextmanager
