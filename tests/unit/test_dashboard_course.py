@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nearmetal.dashboard import glance
-from nearmetal.dashboard.course import Fate, RunHistory
 from nearmetal.dashboard.early_verdicts import render_early_verdicts
+from nearmetal.dashboard.run_history import Fate, RunHistory
 from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.planning import plan as planning
 from nearmetal.report.words import Labels

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nearmetal.dashboard.course import RunHistory
+from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.model import Identity, TrialStatus, identify_assignment
 from nearmetal.report import figures, words
 from nearmetal.report.words import Labels

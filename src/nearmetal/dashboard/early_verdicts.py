@@ -6,7 +6,7 @@ from dataclasses import replace
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.responses import arms_of_study
 from nearmetal.analysis.results import Analysis, Contrast
-from nearmetal.dashboard.course import RunHistory
+from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.model import Warned
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Section, Table

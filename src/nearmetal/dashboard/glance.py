@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.warning_groups import find_wording, group_warnings
-from nearmetal.dashboard.course import WARNING, Fate, Place, RunHistory, Trouble
+from nearmetal.dashboard.run_history import WARNING, Fate, Place, RunHistory, Trouble
 from nearmetal.in_short import in_short
 from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
 from nearmetal.report import figures, words

@@ -12,11 +12,11 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from nearmetal.dashboard import glance
-from nearmetal.dashboard.course import Fate, RunHistory
 from nearmetal.dashboard.current_step import CurrentStep, list_values
 from nearmetal.dashboard.glance import GridRow, Problem
 from nearmetal.dashboard.host import HostState
 from nearmetal.dashboard.live import Parts
+from nearmetal.dashboard.run_history import Fate, RunHistory
 from nearmetal.errors import NearmetalError
 from nearmetal.report import page as report_page
 from nearmetal.report import words

@@ -7,11 +7,11 @@ from pathlib import Path
 from shlex import quote
 
 from nearmetal.dashboard import glance, page
-from nearmetal.dashboard.course import RunHistory
 from nearmetal.dashboard.current_step import CurrentStep, describe_step
 from nearmetal.dashboard.early_verdicts import render_early_verdicts
 from nearmetal.dashboard.following import Follower, mark_file
 from nearmetal.dashboard.live import Parts
+from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.report.chapters import describe_charts
 from nearmetal.report.drawing import draw_svg, has_engine
