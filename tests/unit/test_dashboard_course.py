@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.dashboard import glance
+from nearmetal.dashboard import run_overview
 from nearmetal.dashboard.early_verdicts import render_early_verdicts
 from nearmetal.dashboard.run_history import Fate, RunHistory
 from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus, identify_assignment
@@ -90,8 +90,8 @@ def test_the_golden_run_has_ended_with_every_trial_in_its_place() -> None:
     assert [fates(course, name) for name in ("base", "slow")] == [[Fate.OK] * 8] * 2
     assert len(course.events) == len(list(read_events(folder.journal)))
     assert tell_state(course, is_measured=False) == "ended"
-    assert glance.how_far(course) == "16 trials, 8 blocks"
-    assert glance.list_troubles(course, Labels.from_treatments(manifest.plan.treatments)) == ([], 0)
+    assert run_overview.how_far(course) == "16 trials, 8 blocks"
+    assert run_overview.list_troubles(course, Labels.from_treatments(manifest.plan.treatments)) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_before_anything_happens_everything_is_to_come(course: RunHistory) -> No
     assert course.to_come() == 4
     assert tell_state(course, is_measured=False) == "interrupted"
     assert tell_state(course, is_measured=True) == "running"
-    assert glance.time_left(course, None, 0) == ""
-    assert glance.time_left(course, 30.0, 0) == "about 2 min 0 s left"
+    assert run_overview.time_left(course, None, 0) == ""
+    assert run_overview.time_left(course, 30.0, 0) == "about 2 min 0 s left"
 
 
 def test_the_boot_that_goes_on_is_told_with_its_trial(course: RunHistory) -> None:
@@ -157,10 +157,10 @@ def test_the_boot_that_goes_on_is_told_with_its_trial(course: RunHistory) -> Non
     labels = Labels.from_treatments(course.plan.treatments)
     assert course.find_running() == (row("slow"), 0)
     assert fates(course, "slow") == [Fate.RUNNING, Fate.TO_COME]
-    assert glance.describe_activity(course, labels) == "web on slow, in block 1"
-    strip = dict(glance.make_strips(course, labels, is_measured=True))["web"][1]
+    assert run_overview.describe_activity(course, labels) == "web on slow, in block 1"
+    strip = dict(run_overview.make_strips(course, labels, is_measured=True))["web"][1]
     assert (strip.squares[0].sign, strip.summary) == ("▶", "slow: 1 to come, 1 running")
-    dead = dict(glance.make_strips(course, labels, is_measured=False))["web"][1]
+    dead = dict(run_overview.make_strips(course, labels, is_measured=False))["web"][1]
     assert dead.squares[0].fate is Fate.TO_COME
     course.take_line(event("BootEnded", block=0, attempt=0, treatment={"environment": "slow"}, phases_ns={}))
     assert course.find_running() is None
@@ -207,11 +207,11 @@ def test_the_time_left_is_by_the_pace_of_this_session_alone(course: RunHistory) 
     course.take_line(second)
     course.take_line(event("BootEnded", at=5010, block=0, attempt=0, treatment={"environment": "base"}, phases_ns={}))
     assert course.to_come() == 2
-    assert glance.time_left(course, None, int(5010e9)) == "about 20 s left"
-    assert glance.time_left(course, None, int(5014e9)) == "about 16 s left"
-    hangs = glance.time_left(course, None, int(9000e9))
+    assert run_overview.time_left(course, None, int(5010e9)) == "about 20 s left"
+    assert run_overview.time_left(course, None, int(5014e9)) == "about 16 s left"
+    hangs = run_overview.time_left(course, None, int(9000e9))
     assert hangs == "about 10 s left", "a trial that hangs does not bring the end nearer than the others take"
-    assert glance.how_far(course) == "2 of 4 trials, block 1 of 2"
+    assert run_overview.how_far(course) == "2 of 4 trials, block 1 of 2"
 
 
 # ── What goes wrong ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -229,11 +229,13 @@ def test_a_block_that_is_repeated_is_shown_by_its_latest_attempt(course: RunHist
     for record in ended(attempt(course, 0, 1)):
         course.take_line(record)
     assert fates(course, "slow") == [Fate.OK, Fate.TO_COME]
-    strips = dict(glance.make_strips(course, Labels.from_treatments(course.plan.treatments), is_measured=True))["web"]
+    strips = dict(run_overview.make_strips(course, Labels.from_treatments(course.plan.treatments), is_measured=True))[
+        "web"
+    ]
     square = strips[1].squares[0]
     assert square.again
     assert square.said == ("block 1: failed after 2 s: nm-0a1b2c-0 went away; attempt 2 ok after 2 s")
-    assert [(part.fate, part.count) for part in glance.make_bar(course)] == [
+    assert [(part.fate, part.count) for part in run_overview.make_bar(course)] == [
         (Fate.OK, 3),
         (Fate.FAILED, 1),
         (Fate.TO_COME, 2),
@@ -247,13 +249,13 @@ def test_what_is_withdrawn_is_not_to_come_any_more(course: RunHistory) -> None:
     course.take_line(event("Withdrawn", treatment={"environment": "slow"}, reason="it never came up"))
     assert fates(course, "slow") == [Fate.LOST, Fate.WITHDRAWN]
     assert course.to_come() == 1
-    told, more = glance.list_troubles(course, Labels.from_treatments(course.plan.treatments))
+    told, more = run_overview.list_troubles(course, Labels.from_treatments(course.plan.treatments))
     assert [(one.kind, one.about, one.where) for one in told] == [
         ("withdrawn", "slow", ""),
         ("lost", "slow, web", "3 times, last in block 1"),
     ]
     assert more == 0
-    assert glance.describe_bad(course) == "3 lost"
+    assert run_overview.describe_bad(course) == "3 lost"
 
 
 def test_an_earlier_end_that_a_look_has_found_leaves_nothing_to_come(course: RunHistory) -> None:
@@ -279,7 +281,7 @@ def test_the_same_words_of_many_are_told_once_and_warnings_last(course: RunHisto
         warned["warnings"] = [{"code": "steal", "text": f"the host took {share} % away"}]
         course.take_line(TrialRecord.model_validate(warned))
     course.take_line(event("LeftBehind", what="a namespace"))
-    told, _ = glance.list_troubles(course, Labels.from_treatments(course.plan.treatments))
+    told, _ = run_overview.list_troubles(course, Labels.from_treatments(course.plan.treatments))
     assert [one.kind for one in told] == ["left behind", "invalid", "warning"]
     assert set(told[1].about.split("; ")) == {"base, web", "slow, web"}
     assert told[2].text == "the host took 1.2 to 3.4 % away", "as the report has it"
