@@ -84,7 +84,7 @@ class _HostWatcher:
         self._found = HostState()
 
     def look(self) -> "HostState":
-        from nearmetal.dashboard.following import mark_file
+        from nearmetal.dashboard.file_follower import mark_file
         from nearmetal.lab.machines import kept
         from nearmetal.store import calibrations
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nearmetal.dashboard import page, run_overview
-from nearmetal.dashboard.following import mark_file
+from nearmetal.dashboard.file_follower import mark_file
 from nearmetal.dashboard.live import Parts
 from nearmetal.dashboard.run_view import RunView, number_of
 from nearmetal.errors import NearmetalError

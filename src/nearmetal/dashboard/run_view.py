@@ -9,7 +9,7 @@ from shlex import quote
 from nearmetal.dashboard import page, run_overview
 from nearmetal.dashboard.current_step import CurrentStep, describe_step
 from nearmetal.dashboard.early_verdicts import render_early_verdicts
-from nearmetal.dashboard.following import Follower, mark_file
+from nearmetal.dashboard.file_follower import Follower, mark_file
 from nearmetal.dashboard.live import Parts
 from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.errors import BadInput, NearmetalError
