@@ -22,7 +22,6 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from nearmetal.by_hand.doors import build_command
 from nearmetal.by_hand.enter import (
     attach_machine,
     guarded_where_needed,
@@ -31,6 +30,7 @@ from nearmetal.by_hand.enter import (
     require_door,
     start,
 )
+from nearmetal.by_hand.entry_commands import build_command
 from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from nearmetal.by_hand import guard
-from nearmetal.by_hand.doors import build_command, open_door
+from nearmetal.by_hand.entry_commands import build_command, open_entry
 from nearmetal.by_hand.marked_processes import Inside, MarkedProcesses, OnHost
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
@@ -31,7 +31,7 @@ async def require_door(kept: KeptMachine) -> Door | None:
         raise MachineLost(
             "it is gone: it ended by itself, or its keeper died, and it too", kept.name, f"nearmetal down {kept.name}"
         )
-    return await open_door(kept)
+    return await open_entry(kept)
 
 
 def run(kept: KeptMachine, argv: Sequence[str], *, terminal: bool = False) -> int:

@@ -16,7 +16,7 @@ from nearmetal.model import Door
 SHELL = ("bash", "-l")
 
 
-async def open_door(kept: KeptMachine) -> Door | None:
+async def open_entry(kept: KeptMachine) -> Door | None:
     """None for a kind without one: its machines are reached by `Machine.exec` alone.
 
     NotProvisioned while it is made; MachineLost when what leads there does not answer.
