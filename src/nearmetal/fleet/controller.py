@@ -17,9 +17,9 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.fleet import site as on_site
 from nearmetal.fleet.assignment import assign_site
+from nearmetal.fleet.block_pieces import Piece, fetch_piece, list_pieces, write_piece
 from nearmetal.fleet.cluster import Fleet, SiteLost
 from nearmetal.fleet.orders import BlockOrder, Spool
-from nearmetal.fleet.pieces import Piece, fetch_piece, list_pieces, write_piece
 from nearmetal.model import BlockPlan, Cause, HostSpec, Level, Plan, Resolved, TrialRecord, TrialStatus
 from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block_lines import BlockFailed, BlockFinished, Said
