@@ -19,7 +19,7 @@ from pydantic import ValidationError
 import nearmetal
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.fleet import block_pieces, cluster, controller, dask, orders, worker
+from nearmetal.fleet import block_pieces, cluster, controller, dask, messages, worker
 from nearmetal.fleet.assignment import assign_site
 from nearmetal.fleet.engine import OnAFleet
 from nearmetal.model import TrialRecord, TrialStatus
@@ -205,8 +205,8 @@ async def test_what_came_home_though_its_fetching_was_cancelled_is_not_fetched_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = b"{}\n"
-    file = orders.SpooledFile(path=orders.EVENTS, size=len(content), sha256=hashlib.sha256(content).hexdigest())
-    spool = orders.Spool(is_running=False, files=(file,))
+    file = messages.SpooledFile(path=messages.EVENTS, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    spool = messages.Spool(is_running=False, files=(file,))
     piece = block_pieces.Piece(0, 0, 1, "here", tmp_path / "ahead" / "0-0-1-here")
     keeping, keep, asked = threading.Event(), block_pieces._keep, 0
 
@@ -229,7 +229,7 @@ async def test_what_came_home_though_its_fetching_was_cancelled_is_not_fetched_a
     with pytest.raises(asyncio.CancelledError):
         await fetching
     await block_pieces.fetch_piece(fleet, "run", piece, spool)
-    assert (asked, (piece.folder / orders.EVENTS).read_bytes()) == (1, content)
+    assert (asked, (piece.folder / messages.EVENTS).read_bytes()) == (1, content)
 
 
 async def test_blocks_that_waited_for_a_late_one_are_written_down_bit_by_bit(
@@ -242,7 +242,7 @@ async def test_blocks_that_waited_for_a_late_one_are_written_down_bit_by_bit(
     home = 0
     course: list[str] = []
 
-    async def fetch_late(fleet: cluster.Fleet, run: str, piece: block_pieces.Piece, spool: orders.Spool) -> None:
+    async def fetch_late(fleet: cluster.Fleet, run: str, piece: block_pieces.Piece, spool: messages.Spool) -> None:
         nonlocal home
         if piece.block == 0:
             await others_at_home.wait()
@@ -379,9 +379,9 @@ def test_another_dask_is_refused() -> None:
     ["../x", "artifacts/../../x/y", "/etc/passwd", "artifacts/x", "artifacts//x/y", "artifacts/./x", "stderr.txt"],
 )
 def test_a_site_names_files_of_its_spool_alone(path: str) -> None:
-    orders.SpooledFile(path="artifacts/trial/load-0.json", size=1, sha256="")
+    messages.SpooledFile(path="artifacts/trial/load-0.json", size=1, sha256="")
     with pytest.raises(ValidationError):
-        orders.SpooledFile(path=path, size=1, sha256="")
+        messages.SpooledFile(path=path, size=1, sha256="")
 
 
 async def test_a_scheduler_that_goes_ends_the_run_which_can_be_resumed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from nearmetal.fleet import block_pieces
 from nearmetal.fleet.block_pieces import Piece
-from nearmetal.fleet.orders import Part, SpooledFile
+from nearmetal.fleet.messages import Part, SpooledFile
 from nearmetal.store.folder import RunFolder
 
 

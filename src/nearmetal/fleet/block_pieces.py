@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 
 from nearmetal.fleet import site as on_site
 from nearmetal.fleet.cluster import Fleet, SiteLost
-from nearmetal.fleet.orders import ARTIFACTS, EVENTS, Part, Spool, SpooledFile
+from nearmetal.fleet.messages import ARTIFACTS, EVENTS, Part, Spool, SpooledFile
 from nearmetal.model import TrialRecord
 from nearmetal.run.block_lines import PASSING, read_event, write_event
 from nearmetal.run.events import Event, TrialEnded

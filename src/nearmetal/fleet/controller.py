@@ -19,7 +19,7 @@ from nearmetal.fleet import site as on_site
 from nearmetal.fleet.assignment import assign_site
 from nearmetal.fleet.block_pieces import Piece, fetch_piece, list_pieces, write_piece
 from nearmetal.fleet.cluster import Fleet, SiteLost
-from nearmetal.fleet.orders import BlockOrder, Spool
+from nearmetal.fleet.messages import BlockOrder, Spool
 from nearmetal.model import BlockPlan, Cause, HostSpec, Level, Plan, Resolved, TrialRecord, TrialStatus
 from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block_lines import BlockFailed, BlockFinished, Said
