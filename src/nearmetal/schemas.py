@@ -26,9 +26,9 @@ from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.planning.documents import PlanOutput, Studies
 from nearmetal.report.documents import ReportFiles
 from nearmetal.run import events
-from nearmetal.store.answered import QueryAnswer
 from nearmetal.store.calibration import Calibration
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.query_document import QueryAnswer
 from nearmetal.store.verify import Verification
 
 _OF_A_RUN: tuple[type[Document], ...] = (TrialRecord, Manifest)

@@ -62,7 +62,7 @@ def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
     from nearmetal.console.tables import fit_records
     from nearmetal.report.figures import format_count
     from nearmetal.store import query, runs
-    from nearmetal.store.answered import document_of
+    from nearmetal.store.query_document import make_document
 
     query.require_duckdb()
     paths = Paths.default()
@@ -81,7 +81,7 @@ def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
         sql or _WHAT_THERE_IS, places, paths.cache, say_progress, _SHOWN if form == "text" else None
     )
     if form == "json":
-        print_json(document_of(found))
+        print_json(make_document(found))
         return
     if form == "csv":
         click.echo(_write_csv(found), nl=False)
@@ -108,12 +108,12 @@ def _write_csv(found: "QueryResult") -> str:
     import json
 
     from nearmetal.report.table_values import write_value
-    from nearmetal.store.answered import document_of
+    from nearmetal.store.query_document import make_document
 
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     rows.writerow(write_value(name) for name, _ in found.columns)
-    for row in document_of(found).rows:
+    for row in make_document(found).rows:
         rows.writerow(json.dumps(one) if isinstance(one, bool | list | dict) else write_value(one) for one in row)
     return out.getvalue()
 

@@ -10,7 +10,7 @@ from nearmetal.model import Document, Frozen
 from nearmetal.store.query import QueryResult
 
 
-class ColumnTold(Frozen):
+class QueryColumn(Frozen):
     """A column of an answer."""
 
     name: str
@@ -22,14 +22,14 @@ class QueryAnswer(Document):
     """`query.v1`."""
 
     schema_: Annotated[Literal["query.v1"], Field(alias="schema")] = "query.v1"
-    columns: tuple[ColumnTold, ...]
+    columns: tuple[QueryColumn, ...]
     rows: SkipValidation[tuple[tuple[JsonValue, ...], ...]]
-    """Moments are texts; numbers that are not finite are null. There may be millions, made plain by `document_of`."""
+    """Moments are texts; numbers that are not finite are null. There may be millions, made plain by `make_document`."""
 
 
-def document_of(answer: QueryResult) -> QueryAnswer:
+def make_document(answer: QueryResult) -> QueryAnswer:
     return QueryAnswer(
-        columns=tuple(ColumnTold(name=name, type=kind) for name, kind in answer.columns),
+        columns=tuple(QueryColumn(name=name, type=kind) for name, kind in answer.columns),
         rows=tuple(tuple(map(_to_json_value, row)) for row in answer.rows),
     )
 
