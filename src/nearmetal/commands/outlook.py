@@ -16,7 +16,7 @@ from nearmetal.plain import strip_controls
 from nearmetal.planning import evidence, power_words
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
-from nearmetal.planning.touched import TouchedFile, list_touched
+from nearmetal.planning.touched_files import TouchedFile, list_touched
 from nearmetal.report import figures
 from nearmetal.report.sizing import about_sizing
 from nearmetal.run import session
