@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from nearmetal.commands.outlook import NOTHING_COMPARED, say_idle_keys, say_missing
+from nearmetal.commands.plan_output import NOTHING_COMPARED, say_idle_keys, say_missing
 from nearmetal.commands.runs import print_verdicts, say_how_to_go_on, write_report
 from nearmetal.console.printing import console_for, print_beside, print_json, unfold_console
 from nearmetal.console.running_estimates import RunningEstimates
