@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nearmetal.errors import BadInput, HostCannot, message_of
 from nearmetal.in_short import in_short
-from nearmetal.installing import describe_install
+from nearmetal.package_install import describe_install
 
 if TYPE_CHECKING:
     from nearmetal.model import Environment, Observer, Treatment, Workload
