@@ -12,8 +12,8 @@ import click
 from nearmetal.commands.completion import complete_run
 from nearmetal.commands.options import FileToWrite, RunPath, choose_format, json_option
 from nearmetal.commands.output import check_output, write_output
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import BadInput
-from nearmetal.plain import strip_controls
 
 if TYPE_CHECKING:
     from nearmetal.console.tables import TextColumn

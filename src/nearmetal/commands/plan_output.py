@@ -9,10 +9,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from nearmetal.console.printing import console_for, print_json, unfold_console
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import ExitCode
 from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
 from nearmetal.model.services import SERVER
-from nearmetal.plain import strip_controls
 from nearmetal.planning import evidence, power_words
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy

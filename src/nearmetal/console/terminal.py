@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from nearmetal.console.running_estimates import RunningEstimates
+from nearmetal.control_characters import strip_controls
 from nearmetal.model import TrialStatus
-from nearmetal.plain import strip_controls
 from nearmetal.report.figures import format_count
 from nearmetal.run.events import (
     BlockEnded,

@@ -9,8 +9,8 @@ from nearmetal.analysis.assumptions import is_dependent, is_lopsided
 from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.analysis.sites import do_sites_differ
+from nearmetal.control_characters import strip_controls as strip_controls
 from nearmetal.model import Assignment, Level, Plan, ResponseKind, Scale, Warned
-from nearmetal.plain import strip_controls as strip_controls
 from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
 from nearmetal.store import version_1
