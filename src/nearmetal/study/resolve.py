@@ -143,8 +143,20 @@ class Resolver:
 
 
 def build_workload(spec: WorkloadSpec | ResolvedWorkload) -> Workload:
-    """A workload from its entry. pydantic's ValidationError when a parameter does not fit."""
-    return plugins.load("workloads", spec.kind)(validate_parameters(spec))
+    """A workload from its entry. pydantic's ValidationError when a parameter does not fit; HostCannot when its kind is
+    judged by a response that it does not give."""
+    return _make_workload(spec.kind, validate_parameters(spec))
+
+
+def _make_workload(kind: str, parameters: Frozen) -> Workload:
+    workload = plugins.load("workloads", kind)(parameters)
+    if workload.primary not in workload.responses:
+        raise HostCannot(
+            f"workloads of kind {kind!r} have no response {workload.primary!r}, which is their `primary`",
+            remedy=f"ask whoever made the package {plugins.package_of('workloads', kind)}: `primary` is one of "
+            f"{', '.join(workload.responses) or 'its `responses`'} (docs/extending.md)",
+        )
+    return workload
 
 
 def validate_parameters(spec: WorkloadSpec | ResolvedWorkload) -> Frozen:
@@ -188,7 +200,7 @@ def resolve_workload(spec: WorkloadSpec, reader: FileReader | None = None) -> Re
     """A workload with its files as they are now. BadInput when one cannot be read."""
     parameters = validate_parameters(spec)
     files: tuple[str, ...] = getattr(parameters, "carried_files", ())
-    workload = plugins.load("workloads", spec.kind)(parameters)
+    workload = _make_workload(spec.kind, parameters)
     return ResolvedWorkload(
         name=spec.name,
         kind=spec.kind,
