@@ -32,7 +32,9 @@ class Description(Frozen):
     family: Family | None
     """None only in a run of manifest version 1, which did not record it."""
     kernel: KernelSource | None
+    """Whose kernel its programs call."""
     placement: Placement | None
+    """Where it is reached; docs/extending.md has what each means."""
     is_one: bool = False
     """Whether this is one existing machine, of which no second can be made."""
     host: HostSpec | None = None

@@ -61,11 +61,17 @@ class Response:
     """One value per trial."""
 
     value: float
+    """In `unit`."""
     unit: Annotated[str, AfterValidator(_drawable)]
+    """SI, as of a `ResponseKind`."""
     better: Better
+    """Which direction is."""
     scale: Scale = "ratio"
+    """How two values are compared: by ratio, or by difference."""
     censored: Literal["left", "right"] | None = None
+    """What is known of it, if no more than a bound: it is at most that ("left"), or at least ("right")."""
     by_client: tuple[float, ...] | None = None
+    """The value of each client, if it has several."""
 
 
 @dataclass(frozen=True, slots=True, config=ONLY_KNOWN)
@@ -74,6 +80,7 @@ class Artifact:
 
     path: str
     sha256: str
+    """In hexadecimal."""
 
 
 class Warned(Frozen):

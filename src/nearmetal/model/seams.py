@@ -21,8 +21,11 @@ class Change(Frozen):
     """Name of the machine, or "site:NAME"."""
     kind: ChangeKind
     target: str
+    """What is set: a name or a path, by its kind."""
     after: str
+    """The value that it is to have."""
     before: str | None = None
+    """The value that it had; None until the change is made."""
     required: bool = True
     """When it does not stick: an invalid trial, else only a warning."""
 
@@ -31,9 +34,12 @@ class Readback(Frozen):
     """What a treatment found set. `ok` false makes the trial invalid, with the reason."""
 
     values: Mapping[str, Any] = {}
+    """What was read, for the record."""
     ok: bool = True
     reason: str = ""
+    """Why it is not ok, for people."""
     warnings: tuple[Warned, ...] = ()
+    """If it is ok, what a reader should know."""
 
 
 class Treatment(Protocol):
@@ -74,11 +80,13 @@ class Measurement(Frozen):
     """What one run of a workload gave."""
 
     responses: Mapping[str, Response]
+    """By the names that the workload promises."""
     events: float
     """How many requests, events or bytes were served: what `cpu_per_event` is divided by."""
     artifacts: Mapping[str, bytes] = {}
     """File name to content; the runner stores them by trial."""
     warnings: tuple[Warned, ...] = ()
+    """About values that count, and are to be read with care."""
     invalid: str | None = None
     """Why the instrument cannot be trusted for this trial."""
     both_clocks: BothClocks | None = None
@@ -89,6 +97,7 @@ class Workload(Protocol):
     """Loads the stage and measures. Built from the parameters of one [[workloads]] entry; building it has no effect."""
 
     kind: ClassVar[str]
+    """What `[[workloads]]` of a study calls it."""
     Parameters: ClassVar[type[Frozen]]
     """What a study file may say; validates itself."""
 
@@ -137,7 +146,9 @@ class Workload(Protocol):
 
 class Observation(Frozen):
     artifacts: Mapping[str, bytes] = {}
+    """Files of the trial, by name."""
     counters: Mapping[str, Any] = {}
+    """By place and name; the record keeps them."""
 
 
 class Watch(Protocol):
@@ -148,6 +159,7 @@ class Observer(Protocol):
     """Listens in while a trial measures, or before and after it."""
 
     name: ClassVar[str]
+    """What `[observe]` of a study calls it."""
     around: ClassVar[bool]
     """True: runs before and after the measurement, never during it."""
     takes: ClassVar[float]
