@@ -12,7 +12,7 @@ from nearmetal.analysis import elementary
 from nearmetal.analysis.assumptions import find_dependent_p, find_lopsided_p
 from nearmetal.analysis.differences import Differences, Sides, find_differences
 from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
-from nearmetal.analysis.failures import count_failures, find_objection
+from nearmetal.analysis.faults import count_failures, find_objection
 from nearmetal.analysis.means import compare_means
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
 from nearmetal.analysis.results import Contrast, Failures, LastLook, Pair, SiteAgreement, Verdict, WorkedContrast
