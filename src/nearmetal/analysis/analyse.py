@@ -7,10 +7,9 @@ from typing import Any
 
 from nearmetal.analysis.assumptions import warn_of_assumptions
 from nearmetal.analysis.clients import about_clients
-from nearmetal.analysis.confounders import name_confounders
+from nearmetal.analysis.confounders import disks_of, name_confounders
 from nearmetal.analysis.contrasts import matched_contrasts, until_the_end
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
-from nearmetal.analysis.disks import disks_of
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.faults import Faults, find_withdrawn, hold_back
 from nearmetal.analysis.interference import warn_of_interference

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from nearmetal import cpu_lists
 from nearmetal.analysis import elementary
 from nearmetal.analysis.carryover import CarryoverEffects
+from nearmetal.analysis.confounders import Disks
 from nearmetal.analysis.contrasts import MatchedContrast
-from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts, key_of
 from nearmetal.analysis.results import Contrast
