@@ -13,8 +13,7 @@ import pytest
 
 from nearmetal import schemas
 from nearmetal.analysis.analyse import analyse
-from nearmetal.analysis.calibrate import calibrate
-from nearmetal.analysis.known_difference import find_known_difference
+from nearmetal.analysis.calibrate import calibrate, find_known_difference
 from nearmetal.analysis.responses import BOOT, arms_of_study
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.sensitivity import Evidence, find_sensitivities
