@@ -1,4 +1,7 @@
-"""What records tell beside their responses, each as one number of a trial that can be compared with another's."""
+"""What records tell beside their responses, each as one number of a trial that can be compared with another's. Pure.
+
+What captures, and kernels beside them, tell of packets is told for each request, MiB or packet.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,115 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nearmetal.analysis.traits_of_packets import (
-    counted,
-    crossing,
-    for_each,
-    late,
-    mebibytes,
-    of_stream,
-    places,
-    requests,
-    traces,
-    typical,
-)
 from nearmetal.model import Scale, TrialRecord
+from nearmetal.units import MIB
+
+
+def list_places(record: TrialRecord, observer: str, prefix: str) -> list[Mapping[str, Any]]:
+    observed = record.observers.get(observer, {})
+    return [place for name, place in observed.items() if name.startswith(prefix)]
+
+
+def list_traces(record: TrialRecord) -> list[Mapping[str, Any]]:
+    """The figures of each client's requests, as far as there are any."""
+    return [one for one in list_places(record, "capture", "trace-") if one.get("requests")]
+
+
+def list_payloads(record: TrialRecord) -> list[Mapping[str, Any]]:
+    """Captures that hold no requests, but bytes."""
+    return [one for one in list_places(record, "capture", "trace-") if one.get("payload")]
+
+
+def is_whole(captured: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether captures hold all packets.
+
+    Where they do not, what is cut off at the end is in some counts, not in all, and kernels counted of more requests
+    than are known.
+    """
+    return not any(
+        one.get(sign) for one in captured.values() for sign in ("limit_reached", "dropped_by_kernel", "problem")
+    )
+
+
+def _of_whole(of: Callable[[TrialRecord], float | None]) -> Callable[[TrialRecord], float | None]:
+    """Nothing where a capture is not whole."""
+    return lambda record: of(record) if is_whole(record.observers.get("capture", {})) else None
+
+
+def count_each_mebibyte(name: str) -> Callable[[TrialRecord], float | None]:
+    """Of all clients together, for each MiB; they tell it so."""
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one for one in list_payloads(record) if name in one]
+        payload = sum(one["payload"] for one in told)
+        return sum(one[name] * one["payload"] for one in told) / payload if told else None
+
+    return _of_whole(of)
+
+
+def average_clients(name: str) -> Callable[[TrialRecord], float | None]:
+    """The mean over clients; they tell it for each request, or as the median time of those that a capture holds."""
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one[name] for one in list_traces(record) if name in one]
+        return statistics.fmean(told) if told else None
+
+    return of
+
+
+def count_each(name: str) -> Callable[[TrialRecord], float | None]:
+    """A count for each request."""
+    return _of_whole(average_clients(name))
+
+
+def count_requests(record: TrialRecord) -> float:
+    return float(sum(one["requests"] for one in list_traces(record)))
+
+
+def count_mebibytes(record: TrialRecord) -> float:
+    return float(sum(one["payload"] for one in list_payloads(record)) / MIB)
+
+
+def count_late(among: Callable[[TrialRecord], float]) -> Callable[[TrialRecord], float | None]:
+    """Segments that came late in the whole trial, shared out to its requests or MiB."""
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one["reordered"] for one in list_places(record, "capture", "trace-") if "reordered" in one]
+        whole = among(record)
+        return sum(told) / whole if told and whole else None
+
+    return _of_whole(of)
+
+
+def share_crossing(name: str) -> Callable[[TrialRecord], float | None]:
+    """The share of packets that crossed.
+
+    Both are counted alike in a trial, and not always in another: on the way a super-segment is one packet, or as many
+    as it was cut into.
+    """
+
+    def of(record: TrialRecord) -> float | None:
+        told = [one for one in list_places(record, "capture", "trace-") if one.get("crossed") and name in one]
+        return sum(one[name] for one in told) / sum(one["crossed"] for one in told) if told else None
+
+    return _of_whole(of)
+
+
+def count_by_kernels(
+    counter: str, end: str = "", among: Callable[[TrialRecord], float] = count_requests
+) -> Callable[[TrialRecord], float | None]:
+    """A counter of the kernels of one end or of both, for each request or MiB. What did not happen is in no record."""
+
+    def of(record: TrialRecord) -> float | None:
+        captured = record.observers.get("capture", {})
+        ends = [one for name, one in captured.items() if name.startswith(end or ("client-", "server-"))]
+        whole = among(record)
+        # Without any counter there a kernel was not asked, or did not tell.
+        if not whole or not ends or not all(any(name.startswith("kernel.") for name in one) for one in ends):
+            return None
+        return float(sum(one.get(f"kernel.{counter}", 0) for one in ends) / whole)
+
+    return _of_whole(of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +166,7 @@ def _servers(record: TrialRecord) -> list[Mapping[str, Any]]:
 
 def list_watched(record: TrialRecord, prefix: str) -> list[Mapping[str, Any]]:
     """What `usage` saw at the places of this name, as far as there is anything."""
-    return [one for one in places(record, "usage", prefix) if one.get("seconds")]
+    return [one for one in list_places(record, "usage", prefix) if one.get("seconds")]
 
 
 def has_foreign_time(record: TrialRecord) -> bool:
@@ -121,7 +220,7 @@ def _rate(place: str, name: str) -> Callable[[TrialRecord], float | None]:
 
 def _clocks_apart(record: TrialRecord) -> float | None:
     """By how much the server's clock is surely ahead of the client's, or behind it, when both begin to have packets."""
-    told = [one for one in traces(record) if "clock_offset" in one and "clock_uncertainty" in one]
+    told = [one for one in list_traces(record) if "clock_offset" in one and "clock_uncertainty" in one]
     apart = (abs(one["clock_offset"]) - one["clock_uncertainty"] for one in told)
     return max(0.0, *apart) if told else None
 
@@ -182,44 +281,48 @@ def _make_seldom(
 
 
 _OF_PACKETS = (
-    Trait("packets", "packets for each request", for_each("packets"), least=_HARDLY),
-    Trait("bytes", "bytes for each request", for_each("bytes"), "B", least=_HARDLY_BYTES),
-    Trait("segments", "segments of the server for each request", for_each("segments"), least=_HARDLY),
-    _make_seldom("super_segments", "super-segments for each request", for_each("coalesced"), least=_HARDLY),
-    _make_seldom("acks", "bare ACKs of the client for each request", for_each("acks"), least=_HARDLY),
-    _make_seldom("joined_writes", "small writes joined for each request", for_each("joined_writes"), least=_HARDLY),
+    Trait("packets", "packets for each request", count_each("packets"), least=_HARDLY),
+    Trait("bytes", "bytes for each request", count_each("bytes"), "B", least=_HARDLY_BYTES),
+    Trait("segments", "segments of the server for each request", count_each("segments"), least=_HARDLY),
+    _make_seldom("super_segments", "super-segments for each request", count_each("coalesced"), least=_HARDLY),
+    _make_seldom("acks", "bare ACKs of the client for each request", count_each("acks"), least=_HARDLY),
+    _make_seldom("joined_writes", "small writes joined for each request", count_each("joined_writes"), least=_HARDLY),
     _make_seldom(
         "autocorked",
         "writes that the server's kernel corked for each request",
-        counted("TCPAutoCorking", "server-"),
+        count_by_kernels("TCPAutoCorking", "server-"),
         least=_HARDLY,
     ),
-    _make_seldom("retransmitted", "segments that kernels sent again for each request", counted("RetransSegs")),
-    _make_seldom("lost", "share of packets lost between both ends", crossing("lost"), "share", _FEW),
-    _make_seldom("reordered", "segments that came late for each request", late(requests)),
-    _make_seldom("overtaken", "share of packets overtaken between both ends", crossing("overtaken"), "share", _FEW),
+    _make_seldom("retransmitted", "segments that kernels sent again for each request", count_by_kernels("RetransSegs")),
+    _make_seldom("lost", "share of packets lost between both ends", share_crossing("lost"), "share", _FEW),
+    _make_seldom("reordered", "segments that came late for each request", count_late(count_requests)),
+    _make_seldom(
+        "overtaken", "share of packets overtaken between both ends", share_crossing("overtaken"), "share", _FEW
+    ),
     _make_seldom(
         "out_of_order",
         "segments that the client's kernel queued out of order for each request",
-        counted("TCPOFOQueue", "client-"),
+        count_by_kernels("TCPOFOQueue", "client-"),
     ),
-    Trait("stream_packets", "packets for each MiB", of_stream("packets_per_mib"), least=_SELDOM),
-    Trait("stream_segments", "segments for each MiB", of_stream("segments_per_mib"), least=_SELDOM),
-    _make_seldom("stream_super_segments", "super-segments for each MiB", of_stream("coalesced_per_mib"), least=_SELDOM),
-    _make_seldom("stream_acks", "bare ACKs for each MiB", of_stream("acks_per_mib"), least=_SELDOM),
+    Trait("stream_packets", "packets for each MiB", count_each_mebibyte("packets_per_mib"), least=_SELDOM),
+    Trait("stream_segments", "segments for each MiB", count_each_mebibyte("segments_per_mib"), least=_SELDOM),
+    _make_seldom(
+        "stream_super_segments", "super-segments for each MiB", count_each_mebibyte("coalesced_per_mib"), least=_SELDOM
+    ),
+    _make_seldom("stream_acks", "bare ACKs for each MiB", count_each_mebibyte("acks_per_mib"), least=_SELDOM),
     _make_seldom(
         "stream_retransmitted",
         "segments that kernels sent again for each MiB",
-        counted("RetransSegs", among=mebibytes),
+        count_by_kernels("RetransSegs", among=count_mebibytes),
     ),
-    _make_seldom("stream_reordered", "segments that came late for each MiB", late(mebibytes)),
+    _make_seldom("stream_reordered", "segments that came late for each MiB", count_late(count_mebibytes)),
 )
 
 TRAITS = (
     *_OF_PACKETS,
-    Trait("network", "time of a request on the way, there and back", typical("network"), "s"),
-    Trait("server", "time of a request in the server", typical("server"), "s"),
-    _make_seldom("transfer", "time in which a reply comes in", typical("transfer"), "s", 0.0),
+    Trait("network", "time of a request on the way, there and back", average_clients("network"), "s"),
+    Trait("server", "time of a request in the server", average_clients("server"), "s"),
+    _make_seldom("transfer", "time in which a reply comes in", average_clients("transfer"), "s", 0.0),
     Trait("interrupts", "interrupts in the server for each request", _rate("server-", "interrupts")),
     Trait("context_switches", "context switches in the server for each request", _rate("server-", "context_switches")),
     Trait("host_interrupts", "interrupts of the whole host for each request", _rate("host", "interrupts")),
