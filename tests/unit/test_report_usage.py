@@ -10,8 +10,7 @@ from nearmetal.model import Artifact, TrialRecord
 from nearmetal.observers.usage.samples import Own, Span, average_samples, parse_samples
 from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Quantity, Table
 from nearmetal.report.report_input import ReportInput, read_run_input
-from nearmetal.report.sections.usage import plugin
-from nearmetal.report.usage import read_course
+from nearmetal.report.sections.usage import plugin, read_course
 from nearmetal.report.write import write
 from nearmetal.store import journal
 from nearmetal.store.artifacts import hash_file
