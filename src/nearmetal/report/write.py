@@ -35,8 +35,7 @@ def write(folder: "RunFolder", say: Say | None = None) -> Path:
 
 def _write(folder: "RunFolder", say: Say | None) -> Path:
     with _open_drawers() as drawers:
-        from nearmetal.report.assembly import draw_charts, make_files
-        from nearmetal.report.data_files import DataFilesFork
+        from nearmetal.report.assembly import DataFilesFork, draw_charts, make_files
         from nearmetal.report.report_input import read_run_input
 
         report = read_run_input(folder)
@@ -60,8 +59,8 @@ def render(folder: "RunFolder", format: Format, say: Say | None = None) -> str:
 def _render(folder: "RunFolder", format: Format, say: Say | None) -> str:
     with _open_drawers(format == "html") as drawers:
         from nearmetal.report import assembly, formats
+        from nearmetal.report.assembly import render_analysis
         from nearmetal.report.chapters import describe_charts, make_sections
-        from nearmetal.report.data_files import render_analysis
         from nearmetal.report.report_input import read_run_input
 
         report = read_run_input(folder)
