@@ -5,11 +5,13 @@ that is cut off in the middle leaves no half file under that name. What comes fr
 """
 
 import contextlib
+import os
 import posixpath
 import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tarfile
@@ -18,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import IO
 
@@ -31,15 +33,72 @@ from nearmetal.by_hand.enter import (
     start,
 )
 from nearmetal.by_hand.entry_commands import build_command
-from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, HostCannot, ToolFailed
+from nearmetal.errors import MALFORMED, BadInput, HostCannot, ToolFailed
 from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.model import Door, Machine
 from nearmetal.system import system_errors
 from nearmetal.system.interrupts import list_ending_signals, run_until_done
+
+_PERMISSIONS = 0o777
+"""Not set-user-ID, set-group-ID and the sticky bit."""
+_BUFFER = 1 << 18
+_BY_A_LINK = "a name in the archive leads by way of a link"
+
+
+def unpack_archive(stream: IO[bytes], folder: Path) -> bool:
+    """Read to its end; whether it was whole, as far as an archive tells. HostCannot for what is not let in; OSError."""
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as archive:
+            # What each member is has been looked at here: Python 3.14 would refuse a link that leads elsewhere.
+            archive.extraction_filter = lambda member, path: member
+            archive.extractall(folder, _let_in(archive, folder))
+        while stream.read(_BUFFER):
+            pass  # what fills up the last record
+    except tarfile.TarError:
+        return False
+    except (*MALFORMED, OverflowError, RecursionError) as error:
+        # `tarfile` takes numbers, names and links for what they should be.
+        raise HostCannot(f"the archive is not made as it should be: {str(error)[:200]}") from None
+    return True
+
+
+def _let_in(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:
+    for member in archive:
+        if member.isdev():
+            raise HostCannot(f"device nodes, sockets and FIFOs are not copied: {member.name}")
+        if _is_link(folder, member.name):
+            raise HostCannot(f"{_BY_A_LINK}: {member.name}")
+        if member.islnk() and _is_link(folder, member.linkname):
+            # A second name of a link. Permissions that were set by it would be those of what it leads to.
+            member.type, member.linkname = tarfile.SYMTYPE, str((folder / member.linkname).readlink())
+        member.mode &= _PERMISSIONS
+        member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+        yield member
+
+
+def _is_link(folder: Path, name: str) -> bool:
+    """Whether a name of the archive is that of a link. A link leads where it leads, but nothing is written, or linked
+    to, by way of one: not even where it leads inside, for what it leads to by others cannot always be found out.
+
+    HostCannot for a name that leads out, or by way of a link; OSError when that cannot be seen.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise HostCannot(f"a name in the archive leads out of it: {name}")
+    place, is_link = folder, False
+    for part in path.parts:
+        if is_link:
+            raise HostCannot(f"{_BY_A_LINK}: {name}")
+        place /= part
+        try:
+            is_link = stat.S_ISLNK(place.lstat().st_mode)
+        except FileNotFoundError:
+            return False
+    return is_link
+
 
 _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
 _HOME = "/root"
