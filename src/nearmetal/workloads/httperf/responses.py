@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Response, ResponseKind, Warned
 from nearmetal.units import show_duration, show_share
-from nearmetal.workloads._load.evenness import EVENNESS, Moments, find_evenness
 from nearmetal.workloads._load.gates import LATE, LATE_AT_ALL, SHORT, list_counts, name_first
-from nearmetal.workloads._load.responses import RATE
+from nearmetal.workloads._load.responses import EVENNESS, RATE, Moments, find_evenness
 from nearmetal.workloads.httperf.output import ERROR_CLASSES, Figures, count_classes, require_figure
 from nearmetal.workloads.httperf.parameters import HttperfParameters
 
