@@ -9,7 +9,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from nearmetal.by_hand import guard
+from nearmetal.by_hand import marked_processes
 from nearmetal.by_hand.entry_commands import build_command, open_entry
 from nearmetal.by_hand.marked_processes import Inside, MarkedProcesses, OnHost
 from nearmetal.config import LIMITS
@@ -62,7 +62,7 @@ def require_after(status: int, kept: KeptMachine, door: Door) -> None:
 def guarded_where_needed(door: Door) -> Iterator[MarkedProcesses]:
     """Tells the mark of what is started within by a way in, which ends with this process at the latest."""
     marked = Inside(partial(build_command, door)) if door.leaves == "hidden" else OnHost()
-    with nullcontext() if door.leaves == "nothing" else guard.guard_processes(marked):
+    with nullcontext() if door.leaves == "nothing" else marked_processes.guard_processes(marked):
         yield marked
 
 
