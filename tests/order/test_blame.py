@@ -14,7 +14,7 @@ from nearmetal.lab.mock.world import World, write
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import BothClocks, Cause, Completed, Handle, Measurement, Stage, TrialRecord, TrialStatus
 from nearmetal.report import report_input
-from nearmetal.run import controller_pauses, machine_stalls, trial
+from nearmetal.run import machine_stalls, trial
 from nearmetal.run.blame import Fault
 from nearmetal.run.events import BlockEnded
 from nearmetal.run.liveness import Liveness
@@ -251,7 +251,7 @@ async def test_what_failed_while_the_controller_stood_is_the_controllers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def stop(stage: LabStage) -> None:
-        monkeypatch.setattr(controller_pauses, "longest_pause", lambda since: 30.0)
+        monkeypatch.setattr(machine_stalls, "longest_pause", lambda since: 30.0)
 
     befall(monkeypatch, stop, 1, HostCannot("nothing was heard in time"))
     attempts, (record,) = await run(tmp_path / "run")

@@ -37,7 +37,7 @@ from nearmetal.model import (
     Watch,
     Workload,
 )
-from nearmetal.run import clock_gate, contention, controller_pauses, disk_space, machine_stalls
+from nearmetal.run import clock_gate, contention, disk_space, machine_stalls
 from nearmetal.run.background_load import BackgroundLoad
 from nearmetal.run.blame import (
     Fault,
@@ -318,7 +318,7 @@ class _Trial:
             raise
         except NearmetalError:
             pass  # it failed for a reason of its own
-        stopped = controller_pauses.longest_pause(self._began)
+        stopped = machine_stalls.longest_pause(self._began)
         if stopped > _CONTROLLER_STOPPED:
             return Fault(Cause.CONTROLLER_STOPPED, f"the controller was stopped for {stopped:.0f} s")
         killed = next((one for one in self._task.stage.killed if one.machine.role == "client"), None)
