@@ -23,7 +23,7 @@ from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Finding, Handle, Machine, MachineSpec, Order, Provision, TrialStatus
-from nearmetal.run import machine_stalls
+from nearmetal.run import pauses
 from nearmetal.run.events import Event, Step
 from nearmetal.run.machine_state import read_states
 from tests.existing_domain import ExistingDomain, existing_domain
@@ -129,15 +129,13 @@ async def a_pause_is_told(domain: ExistingDomain, machine: Machine) -> None:
     before, since = await read_states([machine], {}), time.time()
     await asyncio.sleep(1.5)
     before, first = await read_states([machine], {}), before
-    assert await machine_stalls.explain_stall([machine], first, before, since) is None
+    assert await pauses.explain_stall([machine], first, before, since) is None
     domain.network.virsh("suspend", domain.name)
     await asyncio.sleep(4)  # longer than it takes to ask on a busy host, which is left out
     domain.network.virsh("resume", domain.name)
     after = await read_states([machine], {})
-    assert machine_stalls.measure_stall(before[0].clock, after[0].clock) > 0
-    assert f"{machine.name} stood still for " in str(
-        await machine_stalls.explain_stall([machine], before, after, since)
-    )
+    assert pauses.measure_stall(before[0].clock, after[0].clock) > 0
+    assert f"{machine.name} stood still for " in str(await pauses.explain_stall([machine], before, after, since))
 
 
 async def one_that_runs_goes_on(domain: ExistingDomain, notes: Notes) -> None:

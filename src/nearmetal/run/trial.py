@@ -37,7 +37,7 @@ from nearmetal.model import (
     Watch,
     Workload,
 )
-from nearmetal.run import clock_gate, contention, disk_space, machine_stalls
+from nearmetal.run import clock_gate, contention, disk_space, pauses
 from nearmetal.run.background_load import BackgroundLoad
 from nearmetal.run.blame import (
     Fault,
@@ -102,7 +102,7 @@ class Beginning:
 
     since: float
     """Unix time."""
-    awake: machine_stalls.SuspensionReading
+    awake: pauses.SuspensionReading
     vitals: tuple[MachineState, ...]
 
 
@@ -181,7 +181,7 @@ class _Trial:
         self._hosts_during: Mapping[str, ClockOffset] = {}
         self._host_clocks: Mapping[str, ClockRecord] = {}
         self._beginning = Beginning(
-            time.time(), machine_stalls.SuspensionReading(machine_stalls.measure_sleep(), {}), task.liveness.seen.inside
+            time.time(), pauses.SuspensionReading(pauses.measure_sleep(), {}), task.liveness.seen.inside
         )
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}
@@ -318,7 +318,7 @@ class _Trial:
             raise
         except NearmetalError:
             pass  # it failed for a reason of its own
-        stopped = machine_stalls.longest_pause(self._began)
+        stopped = pauses.longest_pause(self._began)
         if stopped > _CONTROLLER_STOPPED:
             return Fault(Cause.CONTROLLER_STOPPED, f"the controller was stopped for {stopped:.0f} s")
         killed = next((one for one in self._task.stage.killed if one.machine.role == "client"), None)
@@ -329,10 +329,10 @@ class _Trial:
     async def _find_standstill(self) -> Fault | None:
         """Whether a host was suspended or a machine stood still until `_find_fault` has read them. MachineLost."""
         begun, stage = self._beginning, self._task.stage
-        if slept := machine_stalls.describe_suspension(begun.awake, await machine_stalls.read(stage)):
+        if slept := pauses.describe_suspension(begun.awake, await pauses.read(stage)):
             return Fault(Cause.SUSPENDED, slept)
         liveness = self._task.liveness
-        stood = await machine_stalls.explain_stall(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
+        stood = await pauses.explain_stall(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
         return Fault(Cause.STOOD_STILL, stood) if stood else None
 
     def _by_workload(self) -> AbstractContextManager[None]:
@@ -385,7 +385,7 @@ class _Trial:
     async def _read_before(self, stage: LabStage) -> None:
         """Read what tells afterwards of pauses and of clocks. MachineLost."""
         since = time.time()
-        awake, vitals = await asyncio.gather(machine_stalls.read(stage), self._task.liveness.read_clocks())
+        awake, vitals = await asyncio.gather(pauses.read(stage), self._task.liveness.read_clocks())
         self._beginning = Beginning(since, awake, vitals)
         clock_gate.forget_moved(self._task.liveness.machines, vitals, stage.offsets, self._task.clocks)
         self._hosts_before = await _ask_hosts(stage)

@@ -44,9 +44,9 @@ def find_evenness(rates: Sequence[Moments], lives: Sequence[Moments]) -> dict[st
     """
     found = {}
     if (each := _list_known(rates)) is not None:
-        found["reply_rate_stddev"] = _make_response("reply_rate_stddev", sum(each) / len(each), each)
+        found["reply_rate_stddev"] = _make_spread("reply_rate_stddev", sum(each) / len(each), each)
     if (each := _list_known(lives)) is not None and min(each) > 0:
-        found["connection_stddev"] = _make_response("connection_stddev", _pool_deviations(lives), each)
+        found["connection_stddev"] = _make_spread("connection_stddev", _pool_deviations(lives), each)
     return found
 
 
@@ -70,7 +70,7 @@ def _pool_deviations(clients: Sequence[Moments]) -> float:
     return math.sqrt(squares / (count - 1))
 
 
-def _make_response(name: str, value: float, each: list[float]) -> Response:
+def _make_spread(name: str, value: float, each: list[float]) -> Response:
     return EVENNESS[name].of(value, by_client=tuple(each) if len(each) > 1 else None)
 
 

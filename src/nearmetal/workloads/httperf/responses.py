@@ -1,4 +1,4 @@
-"""From what httperf found to the responses of a trial. Pure."""
+"""From what httperf found to the responses of a trial, and whether httperf itself can be believed. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What sysbench 1.0 prints, as figures. Pure; a figure that is missing is an error and never a zero."""
+"""What sysbench 1.0 prints, as figures and as responses. Pure; a figure that is missing is an error, never a zero."""
 
 import re
 from collections.abc import Callable, Mapping

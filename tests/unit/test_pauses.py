@@ -5,9 +5,9 @@ import time
 import pytest
 
 from nearmetal.model import Completed
-from nearmetal.run import machine_stalls
-from nearmetal.run.machine_stalls import measure_stall
+from nearmetal.run import pauses
 from nearmetal.run.machine_state import Clock, MachineState
+from nearmetal.run.pauses import measure_stall
 from tests.unit.workloads_stage import ScriptedMachine
 
 
@@ -51,15 +51,15 @@ def at_work(name: str) -> ScriptedMachine:
 def test_the_machine_that_stood_longest_is_told() -> None:
     """By its clock, or by who runs it."""
     machines = [at_work("server1"), at_work("server2"), at_work("client")]
-    assert machine_stalls.describe_stall(machines, (1.0, 3.5, 0.0)) == (
+    assert pauses.describe_stall(machines, (1.0, 3.5, 0.0)) == (
         "the server server2 stood still for 3.5 s while it was measured: was it paused, or moved?"
     )
-    assert machine_stalls.describe_stall(machines, (0.0, 0.0, 0.0)) is None
+    assert pauses.describe_stall(machines, (0.0, 0.0, 0.0)) is None
 
 
 async def test_what_was_paused_is_told_where_its_clock_went_on() -> None:
     machines = [at_work("server"), PausedOnce("client", "10.0.0.2", lambda argv: Completed(status=0))]
     before, after = (2 * (MachineState({}, clock(at, at)),) for at in (10.0, 20.0))
-    told = await machine_stalls.explain_stall(machines, before, after, time.time())
+    told = await pauses.explain_stall(machines, before, after, time.time())
     assert told and told.startswith("the client client stood still for 2.5 s")
-    assert await machine_stalls.explain_stall(machines[:1], before[:1], after[:1], time.time()) is None
+    assert await pauses.explain_stall(machines[:1], before[:1], after[:1], time.time()) is None

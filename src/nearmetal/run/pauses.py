@@ -1,5 +1,6 @@
-"""Did a machine stand still while it was measured? Somebody may pause a guest, or move it, and let it go on.
+"""What was stopped while a trial measured: a machine, its host, or this process itself.
 
+Somebody may pause a guest, or move it, and let it go on.
 Nothing inside tells of it, and all that it served is told as if it had served it in the whole time. docs/validity.md
 says what does tell, and of which pauses nothing does.
 """
@@ -16,7 +17,8 @@ from nearmetal.run.machine_state import Clock, MachineState
 _COUNT = "/sys/power/suspend_stats/success"
 
 _SHORTEST = 0.1
-"""Seconds that are told apart from how long it may take to read two clocks one after the other."""
+"""Seconds that are told apart from how long it may take to read two clocks one after the other, from one that is read
+in hundredths, and from a guest's that runs a little slow."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,6 @@ def describe_suspension(before: SuspensionReading, after: SuspensionReading) -> 
             return f"the host {name} was suspended while it was measured"
     return None
 
-
-_SHORTEST = 0.1
-"""Seconds that are told apart from a clock that is read in hundredths, and from a guest's that runs a little slow."""
 
 _MOST = 0.01
 """Share of the time by which a clock may be slower than ours and not have stood: an emulated one is not exact."""
