@@ -4,8 +4,15 @@ from collections.abc import Callable, Sequence
 
 from nearmetal.errors import BadInput
 from nearmetal.model import Study
-from nearmetal.study.checks.comparison import check_aim, check_counterparts, check_reference, check_size
-from nearmetal.study.checks.factors import check_conditions, check_factors, check_names
+from nearmetal.study.checks.comparison import (
+    check_aim,
+    check_conditions,
+    check_counterparts,
+    check_factors,
+    check_names,
+    check_reference,
+    check_size,
+)
 from nearmetal.study.checks.hosts import check_hosts
 from nearmetal.study.checks.levels import check_levels, check_observers, check_targets
 from nearmetal.study.checks.places import check_environments

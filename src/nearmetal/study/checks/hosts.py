@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nearmetal import plugins
 from nearmetal.model import HostSpec, Level, Role, Study
-from nearmetal.study.checks.factors import NAME
+from nearmetal.study.checks.comparison import NAME
 from nearmetal.study.checks.places import describe_kind
 from nearmetal.study.factors import NoTarget, find_aims
 from nearmetal.study.lines import KeyPath
