@@ -368,8 +368,9 @@ def about_run(
         *_attempts(attempts, to_run),
         *_without_blame(records),
         *(
-            Warned(code=group.code, text=f"could not be put back: {group.text}{_times(len(group.about))}")
+            Warned(code=group.code, text=f"could not be put back: {group.text}{times}")
             for group in group_warnings((None, warning) for warning in left_behind)
+            for times in (f" ({len(group.about)} times)" if len(group.about) > 1 else "",)
         ),
     )
 
@@ -439,7 +440,3 @@ def has_ended(events: Sequence[Mapping[str, Any]], is_measured: bool) -> bool:
     phases = [event for event in events if event["event"] in ("RunStarted", "RunResumed", "RunEnded")]
     # Without any it was killed before it wrote a line.
     return not phases[-1].get("interrupted", True) if phases else is_measured
-
-
-def _times(number: int) -> str:
-    return "" if number == 1 else f" ({number} times)"

@@ -71,15 +71,12 @@ def judge_measured(
     outcomes = [
         outcome
         for gate in gates
-        for outcome in judge_gates([gate], _weigh_contrasts(named if gate.response else primary))
+        for contrasts in (named if gate.response else primary,)
+        for outcome in judge_gates([gate], [GatedContrast(one, find_why(one), _find_base(one)) for one in contrasts])
     ]
     of_primaries = [] if all(gate.response for gate in gates) else primary
     shown = {(one.workload, one.response, key_of(one.treatment)): one for one in [*named, *of_primaries]}
     return JudgedRun(tuple(outcomes), tuple(shown.values()))
-
-
-def _weigh_contrasts(contrasts: Sequence[Contrast]) -> list[GatedContrast]:
-    return [GatedContrast(one, find_why(one), _find_base(one)) for one in contrasts]
 
 
 def print_outcomes(judged: JudgedRun, console: Console) -> None:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import socket
-import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +25,7 @@ from nearmetal.dashboard.run_view import Expect, RunView, expect_nothing, number
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.report.page import make_policy
 from nearmetal.store.live import Wish
+from nearmetal.system.files import open_regular
 
 HOST = "127.0.0.1"
 _RETRY = "retry: 2000\n\n"
@@ -196,14 +196,10 @@ async def _answer_missing(request: Request, error: Exception) -> Response:
 def _read_regular(path: Path) -> bytes | None:
     """What a file holds; None where there is none, or where a run's folder has something else in its place."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        with os.fdopen(open_regular(path, "", os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            return file.read()
+    except (BadInput, OSError):
         return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read()
 
 
 class _DashboardServer(uvicorn.Server):

@@ -15,7 +15,6 @@ from nearmetal.report import figures
 from nearmetal.report.sizing import show_aim
 from nearmetal.store import calibrations, journal, runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.manifest import Manifest
 from nearmetal.store.pilot import find_pilot
 from nearmetal.store.progress import RunProgress
 from nearmetal.study.measurement_digest import digest_measurement
@@ -50,9 +49,8 @@ def _find_earlier_runs(study: Study, state: Path, kernel: str) -> "Iterator[Earl
     from nearmetal.analysis.paired_noise import measure_noise
     from nearmetal.analysis.sensitivity import EarlierRun
 
-    found = [
-        (one.read_manifest(), one) for one in _of_the_same_study(study, state) if _is_of(one.read_manifest(), kernel)
-    ]
+    read = ((one.read_manifest(), one) for one in _of_the_same_study(study, state))
+    found = [one for one in read if one[0].host.get("kernel", {}).get("release") == kernel]
     newest = sorted(found, key=lambda one: datetime.datetime.fromisoformat(one[0].created), reverse=True)
     for manifest, folder in newest[:MOST_RUNS]:
         try:
@@ -101,10 +99,6 @@ def find_pace(study: Study, plan: Plan) -> Pace | None:
         if trials >= len(mine) and manifest.study.design.repeats == study.design.repeats:
             return Pace(seconds / trials, manifest.created)
     return None
-
-
-def _is_of(manifest: Manifest, kernel: str) -> bool:
-    return bool(manifest.host.get("kernel", {}).get("release") == kernel)
 
 
 def open_number(study: Study) -> Study:
