@@ -10,14 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis.contrasts import (
-    LOG_RESOLUTION,
-    as_ratio,
-    equivalence_of_differences,
-    equivalence_of_ratios,
-    is_in_numbers,
-    resolution_of,
-)
+from nearmetal.analysis import contrasts
 from nearmetal.analysis.outcome_ranks import Pair, count_failed, rank_outcomes
 from nearmetal.analysis.rank_sum import BoundedValues, are_enough, rank_sum_of_bounds
 from nearmetal.analysis.responses import Replicate
@@ -149,9 +142,9 @@ class _Samples:
     @property
     def resolution(self) -> float:
         if self.kind.scale == "ratio":
-            return LOG_RESOLUTION
+            return contrasts.LOG_RESOLUTION
         every = np.concatenate([run.values for side in self.ranked for run in side])
-        return resolution_of(float(np.abs(every[np.isfinite(every)]).max(initial=0.0)))
+        return contrasts.resolution_of(float(np.abs(every[np.isfinite(every)]).max(initial=0.0)))
 
 
 def _take_samples(asked: ChangeSubject, before: Side, after: Side) -> _Samples:
@@ -238,11 +231,11 @@ def _judge(samples: _Samples, level: float, margin: float) -> _Judgement:
         centre = compare_runs(before, after, level, samples.resolution)
     else:
         centre = rank_sum_of_bounds(before[0], after[0], level, samples.resolution)
-    equivalence = equivalence_of_differences(margin, samples.typical)
+    equivalence = contrasts.equivalence_of_differences(margin, samples.typical)
     if is_ratio:
-        centre, equivalence = as_ratio(centre), equivalence_of_ratios(margin)
+        centre, equivalence = contrasts.as_ratio(centre), contrasts.equivalence_of_ratios(margin)
     are_finite = all(run.is_bounded for side in samples.ranked for run in side)
-    if are_finite and not is_in_numbers(centre, samples.kind.scale):
+    if are_finite and not contrasts.is_in_numbers(centre, samples.kind.scale):
         # Each run by itself is as it should be; the one that is judged is the later.
         return _Judgement(Verdict.UNDECIDED, "not-finite", AFTER)
     if centre.interval is None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from nearmetal.analysis import run_differences
 from nearmetal.analysis.changes import (
     NOTHING_AFTER,
     ChangeSubject,
@@ -40,19 +41,6 @@ from nearmetal.analysis.outcome_ranks import Pair
 from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, key_of, outcomes_of
 from nearmetal.analysis.results import FairnessRow, Verdict
-from nearmetal.analysis.run_differences import (
-    AFTER,
-    BEFORE,
-    Planned,
-    SubjectKind,
-    UnsharedComparison,
-    When,
-    find_dropped,
-    find_planned,
-    find_shared,
-    find_unshared,
-    list_differences,
-)
 from nearmetal.model import OF_THE_BOOT, Document, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 from nearmetal.store.manifest import Manifest
@@ -100,7 +88,7 @@ def find_copies(runs: Sequence[StoredRun]) -> tuple[StoredRun, int] | None:
 class RunWarning(Warned):
     """What a run as a whole is warned of."""
 
-    run: When
+    run: run_differences.When
     folder: str = ""
 
 
@@ -117,7 +105,7 @@ class Comparison(Document):
     apart: tuple[FairnessRow, ...]
     """What else is not the same, in the study, the software, the host and the machines; values by "before", "after"."""
     changes: tuple[ResponseChange, ...]
-    alone: tuple[UnsharedComparison, ...]
+    alone: tuple[run_differences.UnsharedComparison, ...]
     """What only some of the runs were to measure. It has no part in the changes, nor in their level."""
     warnings: tuple[RunWarning, ...]
     """What changes what a change is about: `versions-changed`, when no version of that run stands for all its trials;
@@ -157,9 +145,11 @@ def compare(
         changes.append(change)
         if one.is_gated:
             evidence.append(GatedContrast(change, _find_why(change), base))
-    of: SubjectKind = "contrast" if any(one.of == "contrast" for one in asked) else "treatment"
-    lone = tuple(find_unshared(*([(run.manifest, run.arms) for run in side] for side in (before, after))))
-    dropped = find_dropped(lone, of)
+    of: run_differences.SubjectKind = "contrast" if any(one.of == "contrast" for one in asked) else "treatment"
+    lone = tuple(
+        run_differences.find_unshared(*([(run.manifest, run.arms) for run in side] for side in (before, after)))
+    )
+    dropped = run_differences.find_dropped(lone, of)
     judged = [change for change, one in zip(changes, asked, strict=True) if one.is_gated]
     return Comparison(
         before=before[0].name,
@@ -171,7 +161,7 @@ def compare(
         alone=lone,
         warnings=tuple(
             RunWarning(code=one.code, text=one.text, run=when, folder=run.name)
-            for when, runs in ((BEFORE, before), (AFTER, after))
+            for when, runs in ((run_differences.BEFORE, before), (run_differences.AFTER, after))
             for run in runs
             for one in _about(run)
         ),
@@ -188,7 +178,9 @@ def is_worse(change: ResponseChange) -> bool:
 
 
 def _is_gone(change: ResponseChange) -> bool:
-    return change.reason == NOTHING_AFTER or (change.verdict is Verdict.WITHDRAWN and change.because_of == AFTER)
+    return change.reason == NOTHING_AFTER or (
+        change.verdict is Verdict.WITHDRAWN and change.because_of == run_differences.AFTER
+    )
 
 
 def _find_why(change: ResponseChange) -> Why | None:
@@ -221,16 +213,16 @@ def find_responses(runs: Sequence[StoredRun]) -> dict[str, set[str]]:
 def _ask(before: Sequence[StoredRun], after: Sequence[StoredRun], gates: Sequence[Gate]) -> Iterator[ChangeSubject]:
     """Whatever all runs were to measure, so that how many there are is not a matter of what came of them."""
     runs = (*before, *after)
-    shared = find_shared(run.manifest for run in runs)
-    planned = {key: sides for key, sides in find_planned(after[0].manifest).items() if key in shared}
-    gating: SubjectKind = "contrast" if any(of == "contrast" for of, *_ in planned) else "treatment"
+    shared = run_differences.find_shared(run.manifest for run in runs)
+    planned = {key: sides for key, sides in run_differences.find_planned(after[0].manifest).items() if key in shared}
+    gating: run_differences.SubjectKind = "contrast" if any(of == "contrast" for of, *_ in planned) else "treatment"
     named = {gate.response for gate in gates if gate.response}
     are_primary_gated = not gates or any(gate.response is None for gate in gates)
     for (of, workload, response, *_), sides in planned.items():
         is_gated = of == gating and (are_primary_gated or response in named)
         yield ChangeSubject(of, workload, response, *sides, is_primary=of == gating, is_gated=is_gated)
     known = find_responses(runs)
-    others: dict[Planned, ChangeSubject] = {}
+    others: dict[run_differences.Planned, ChangeSubject] = {}
     for (of, workload, primary, *keys), sides in planned.items():
         for response in sorted(named & known.keys() - {primary}) if of == gating else ():
             place = BOOT if known[response] == {BOOT} else workload
@@ -261,7 +253,7 @@ def _apart(before: Sequence[StoredRun], after: Sequence[StoredRun]) -> Iterator[
     seen = set()
     for one in before:
         for other in after:
-            for row in list_differences(one.manifest, other.manifest):
+            for row in run_differences.list_differences(one.manifest, other.manifest):
                 if (key := row.model_dump_json()) not in seen:
                     seen.add(key)
                     yield row

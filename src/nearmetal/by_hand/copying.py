@@ -24,14 +24,7 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import IO
 
-from nearmetal.by_hand.enter import (
-    attach_machine,
-    guarded_where_needed,
-    handle_signals,
-    require_after,
-    require_door,
-    start,
-)
+from nearmetal.by_hand import enter
 from nearmetal.by_hand.entry_commands import build_command
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, BadInput, HostCannot, ToolFailed
@@ -190,13 +183,13 @@ def _tidy_when_told_to_end() -> Iterator[None]:
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    with handle_signals(dict.fromkeys(numbers, raise_interrupt)):
+    with enter.handle_signals(dict.fromkeys(numbers, raise_interrupt)):
         yield
 
 
 def _enter_machine(remote: Remote) -> tuple[KeptMachine, Door | None]:
     kept = written.find(remote.name)
-    return kept, run_until_done(require_door(kept))
+    return kept, run_until_done(enter.require_door(kept))
 
 
 def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) -> None:
@@ -206,9 +199,9 @@ def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) 
     if door is None:
         _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with guarded_where_needed(door) as marked, tempfile.TemporaryFile() as said:
+    with enter.guarded_where_needed(door) as marked, tempfile.TemporaryFile() as said:
         command = build_command(door, ["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
-        process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+        process = enter.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
         assert process.stdin is not None and process.stdout is not None
         with process.stdout:
             try:
@@ -226,7 +219,7 @@ def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) 
                 raise
             status = process.wait()
         if status != 0 or not is_ready:
-            require_after(status, kept, door)
+            enter.require_after(status, kept, door)
             if status == _NOT_THERE:
                 make = shlex.join(["nearmetal", "exec", kept.name, "--", "mkdir", "-p", posixpath.dirname(path)])
                 raise _wrong_place(kept, path, _read_tail(said), f"make it: {make}")
@@ -296,12 +289,12 @@ def _download_path(kept: KeptMachine, door: Door | None, path: str, destination:
         remedy = system_errors.find_remedy(error) if error.errno in system_errors.FULL else "copy to another folder"
         raise HostCannot(f"nothing can be written there: {error.strerror}", str(destination), remedy) from None
     try:
-        with guarded_where_needed(door) as marked:
+        with enter.guarded_where_needed(door) as marked:
             status, said = _receive_archive(
                 build_command(door, ["sh", "-c", _SEND, "send", path], mark=marked.mark), folder
             )
         if status != 0:
-            require_after(status, kept, door)
+            enter.require_after(status, kept, door)
             if status == _NOT_THERE:
                 raise _wrong_place(kept, path, said, f"look for it: nearmetal ssh {kept.name}")
             raise _refuse_copy(kept, path, said)
@@ -321,7 +314,7 @@ def _must_be_folder(path: Path) -> None:
 def _receive_archive(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """How the sender ended, and what it said; 1 where what it sent was not whole."""
     with tempfile.TemporaryFile() as said:
-        sender = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
+        sender = enter.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
         assert sender.stdout is not None
         try:
             whole = unpack_archive(sender.stdout, folder)
@@ -364,7 +357,7 @@ def _whole_file(kept: KeptMachine, source: Path | None, work: Callable[[Machine]
         raise HostCannot(f"machines of kind {kept.environment!r} take single files only", str(source))
 
     async def work_there() -> None:
-        async with attach_machine(kept) as machine:
+        async with enter.attach_machine(kept) as machine:
             await work(machine)
 
     try:

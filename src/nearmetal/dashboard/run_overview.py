@@ -63,7 +63,7 @@ class Problem:
     text: str
     where: str
     of_trials: frozenset[str] = frozenset()
-    """Wordings of trials' own warnings of which this tells the whole: see `alike.wording`."""
+    """Wordings of trials' own warnings of which this tells the whole: see `warning_groups.find_wording`."""
 
 
 @dataclass(frozen=True)

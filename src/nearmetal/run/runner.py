@@ -6,21 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from nearmetal.model import Assignment, BlockPlan, HostSpec, Plan, TrialRecord
+from nearmetal.run import events
 from nearmetal.run.block import BlockRunner, BlockTask
-from nearmetal.run.events import (
-    BlockEnded,
-    Event,
-    EventStream,
-    FactsSeen,
-    LookTaken,
-    NothingToCompare,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    TrialEnded,
-    Withdrawn,
-    emit_left,
-)
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
 from nearmetal.run.shape import choose_mtu
 from nearmetal.store.folder import RunFolder
@@ -32,18 +19,18 @@ from nearmetal.study.levels import format_assignment
 
 def look_after(
     blocks: int, manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment]
-) -> LookTaken | None:
+) -> events.LookTaken | None:
     """The look that the plan has after so many blocks, if it has one there. It sees the first planned blocks alone."""
     number = next((number for number, look in enumerate(manifest.plan.looks, 1) if look.blocks == blocks), None)
     if number is None:
         return None
     decided, still_open = _count_decided(manifest, records, withdrawn, blocks)
-    return LookTaken(look=number, blocks=blocks, decided=decided, undecided=still_open, stops=not still_open)
+    return events.LookTaken(look=number, blocks=blocks, decided=decided, undecided=still_open, stops=not still_open)
 
 
 def last_look(
     ran: int, manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment]
-) -> LookTaken | None:
+) -> events.LookTaken | None:
     """The look that comes next, taken at once: after so many blocks none is open but of treatments that are withdrawn.
 
     No block to come has anything for it to see, so that it finds what it would have found in its place. What is open is
@@ -58,7 +45,7 @@ def last_look(
     if still_open:
         return None
     decided, _ = _count_decided(manifest, records, withdrawn, looks[number - 1].blocks)
-    return LookTaken(look=number, blocks=ran, decided=decided, undecided=0, stops=True)
+    return events.LookTaken(look=number, blocks=ran, decided=decided, undecided=0, stops=True)
 
 
 def _count_decided(
@@ -88,7 +75,7 @@ async def run(
     folder: RunFolder,
     blocks: BlockRunner,
     hosts: Mapping[str, HostSpec],
-    listeners: tuple[Callable[[Event], None], ...] = (),
+    listeners: tuple[Callable[[events.Event], None], ...] = (),
     changed: Mapping[str, tuple[str, str]] | None = None,
 ) -> Progress:
     """Run the plan in a folder's manifest from where its journal ends. What was made is removed at the end.
@@ -107,7 +94,7 @@ async def run(
                 break
         interrupted = False
     finally:
-        emit_left(course.stream, await blocks.close(), set())
+        events.emit_left(course.stream, await blocks.close(), set())
         course.end_run(interrupted)
     return course.progress
 
@@ -115,7 +102,7 @@ async def run(
 class RunCourse:
     """A run from where its journal ends: how far it has come, and the stream that writes on."""
 
-    def __init__(self, folder: RunFolder, listeners: tuple[Callable[[Event], None], ...]) -> None:
+    def __init__(self, folder: RunFolder, listeners: tuple[Callable[[events.Event], None], ...]) -> None:
         self.manifest = folder.read_manifest()
         self.happened: Sequence[Mapping[str, Any]] = list(read_events(folder.journal))
         """Events of before."""
@@ -135,36 +122,36 @@ class RunCourse:
         self.made_of = _MadeOf(self.manifest, self.happened)
         self._journal = Journal(folder.journal)
         # Last, so that all hear first of a trial, and then that it was its treatment's last.
-        self.stream = EventStream(self._journal, (*listeners, self._follow_event))
+        self.stream = events.EventStream(self._journal, (*listeners, self._follow_event))
         for known in self.made_of.known:
             self.stream.note_event(known)
 
-    def _follow_event(self, event: Event) -> None:
-        if isinstance(event, FactsSeen):
+    def _follow_event(self, event: events.Event) -> None:
+        if isinstance(event, events.FactsSeen):
             self.made_of.note_facts(event)
-        if isinstance(event, TrialEnded):
+        if isinstance(event, events.TrialEnded):
             self.records.append(event.record)
             self._last_block = max(self._last_block, event.record.trial.block)
             if (treatment := self.progress.add(event.record)) is not None:
                 record = event.record
                 reason = f"{record.trial.workload}: {record.reason or record.status}"
-                self.stream.emit(Withdrawn(treatment=treatment, reason=reason))
+                self.stream.emit(events.Withdrawn(treatment=treatment, reason=reason))
 
     def begin_run(self, changed: Mapping[str, tuple[str, str]]) -> None:
         if self._before:
-            self.stream.emit(RunResumed(finished=len(self._before), changed=changed))
+            self.stream.emit(events.RunResumed(finished=len(self._before), changed=changed))
         else:
             plan = self.manifest.plan
-            self.stream.emit(RunStarted(run=self._name, blocks=plan.blocks, trials=plan.trials))
+            self.stream.emit(events.RunStarted(run=self._name, blocks=plan.blocks, trials=plan.trials))
 
     def look_after(self, ran: int) -> bool:
         """Look if it is time, when the first so many blocks have ended; whether the run ends there."""
         if ran not in self._stops and (found := self._find_after(ran)):
-            self._stops[ran] = found.stops if isinstance(found, LookTaken) else True
+            self._stops[ran] = found.stops if isinstance(found, events.LookTaken) else True
             self.stream.emit(found)
         return self._stops.get(ran, False)
 
-    def _find_after(self, ran: int) -> LookTaken | NothingToCompare | None:
+    def _find_after(self, ran: int) -> events.LookTaken | events.NothingToCompare | None:
         """What there is to tell after so many blocks: what a look has found, or that there is nothing to go on for."""
         plan, seen, withdrawn = self.manifest.plan, self.records, self.progress.withdrawn
         look = look_after(ran, self.manifest, seen, withdrawn)
@@ -174,10 +161,14 @@ class RunCourse:
         if plan.looks:
             return last_look(ran, self.manifest, seen, withdrawn)
         is_last = ran == plan.blocks
-        return None if is_last or not self.progress.leaves_nothing_to_compare(plan) else NothingToCompare(blocks=ran)
+        return (
+            None
+            if is_last or not self.progress.leaves_nothing_to_compare(plan)
+            else events.NothingToCompare(blocks=ran)
+        )
 
     def end_run(self, interrupted: bool) -> None:
-        self.stream.emit(RunEnded(interrupted=interrupted))
+        self.stream.emit(events.RunEnded(interrupted=interrupted))
         self._journal.close()
 
 
@@ -187,7 +178,7 @@ async def _run_block_until_whole(
     progress: Progress,
     blocks: BlockRunner,
     hosts: Mapping[str, HostSpec],
-    stream: EventStream,
+    stream: events.EventStream,
     made_of: "_MadeOf",
 ) -> None:
     manifest = folder.read_manifest()
@@ -208,7 +199,7 @@ async def _run_block_until_whole(
                 request=str(folder.request.absolute()),
             )
             await blocks.run(task, stream)
-            stream.emit(BlockEnded(block=index, attempt=attempt, whole=progress.is_whole(block)))
+            stream.emit(events.BlockEnded(block=index, attempt=attempt, whole=progress.is_whole(block)))
         if progress.is_settled(block):
             return
 
@@ -269,13 +260,13 @@ class _MadeOf:
         self._plan = manifest.plan
         self._images: dict[int, str] = {}
         told = manifest.with_facts(happened).fairness
-        self.known: Sequence[FactsSeen] = [
-            FactsSeen(treatment=one.treatment, role=one.role, facts=one.facts) for one in told
+        self.known: Sequence[events.FactsSeen] = [
+            events.FactsSeen(treatment=one.treatment, role=one.role, facts=one.facts) for one in told
         ]
         for one in self.known:
             self.note_facts(one)
 
-    def note_facts(self, event: FactsSeen) -> None:
+    def note_facts(self, event: events.FactsSeen) -> None:
         image = event.facts.get("image")
         if event.role == "server" and image is not None:
             self._images.setdefault(self._plan.place_of(event.treatment), str(image))

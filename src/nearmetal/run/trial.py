@@ -37,17 +37,8 @@ from nearmetal.model import (
     Watch,
     Workload,
 )
-from nearmetal.run import clock_gate, contention, disk_space, pauses
+from nearmetal.run import blame, clock_gate, contention, disk_space, pauses
 from nearmetal.run.background_load import BackgroundLoad
-from nearmetal.run.blame import (
-    Fault,
-    TrialFailed,
-    blame_plugin,
-    combine_faults,
-    describe_fault,
-    find_blamed,
-    find_fault,
-)
 from nearmetal.run.clock_gate import HostClocks
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
@@ -122,18 +113,18 @@ async def _record_trial(trial: "_Trial", task: TrialTask) -> TrialRecord:
         raise
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         await _must_be_there(task.stage)
-        _, what = find_blamed(error, "")
+        _, what = blame.find_blamed(error, "")
         if isinstance(what, ToolFailed):
             trial.keep_artifacts(what.said)
         elif not isinstance(what, NearmetalError):
             trial.keep_artifacts({"traceback.txt": "".join(traceback.format_exception(what)).encode()})
         return trial.make_record(
-            TrialStatus.FAILED, trial.found or find_fault(error, "the trial", task.clients, task.hosts)
+            TrialStatus.FAILED, trial.found or blame.find_fault(error, "the trial", task.clients, task.hosts)
         )
 
 
 def _by_observer(name: str) -> AbstractContextManager[None]:
-    return blame_plugin(f"the observer {name!r}")
+    return blame.blame_plugin(f"the observer {name!r}")
 
 
 def _load_observer(name: str, setting: Any) -> Observer:
@@ -174,8 +165,8 @@ class _Trial:
         self._observed: dict[str, Any] = {}
         self._warnings: list[Warned] = list(task.record.warnings)
         self._artifacts: list[Artifact] = []
-        self._stood_still: Fault | None = None
-        self._not_placed: Fault | None = None
+        self._stood_still: blame.Fault | None = None
+        self._not_placed: blame.Fault | None = None
         self._clocks: tuple[ClockRecord | None, ...] = ()
         self._hosts_before = clock_gate.NO_HOST_CLOCKS
         self._hosts_during: Mapping[str, ClockOffset] = {}
@@ -188,7 +179,7 @@ class _Trial:
         self._beneath: BackgroundLoad | None = None
         self._room: disk_space.Room = {}
         """Before services started; empty if none does."""
-        self.found: Fault | None = None
+        self.found: blame.Fault | None = None
         """Why it fails, whatever its tools said; looked for before what serves is stopped."""
 
     async def run(self) -> TrialRecord:
@@ -236,7 +227,7 @@ class _Trial:
             self._warnings += disk_space.warn_of_filling(self._room, await disk_space.read_room(stage.servers))
         self.keep_artifacts(measurement.artifacts)
         changed, not_kept = await self._time_step("check", self._check_machines())
-        invalid = Fault(Cause.MEASUREMENT_INVALID, measurement.invalid) if measurement.invalid else None
+        invalid = blame.Fault(Cause.MEASUREMENT_INVALID, measurement.invalid) if measurement.invalid else None
         # First what may be why something else is wrong.
         if self._stood_still is None and self.found is not None:
             return self.make_record(TrialStatus.FAILED, self.found)
@@ -256,14 +247,14 @@ class _Trial:
             self._room = await disk_space.read_room(stage.servers)
         await self._run_watched(services.start(needed, stage))
         if self._beneath is not None:
-            with blame_plugin(f"the load of {self._beneath.name!r}"):
+            with blame.blame_plugin(f"the load of {self._beneath.name!r}"):
                 await self._run_watched(self._beneath.start_load(stage))
         with self._by_workload():
             await self._run_watched(workload.prepare(stage))
 
     async def _end_beneath(self, stage: LabStage) -> None:
         if self._beneath is not None:
-            with blame_plugin(f"the load of {self._beneath.name!r}"):
+            with blame.blame_plugin(f"the load of {self._beneath.name!r}"):
                 await self._beneath.stop_load(stage)
             self._observed["under"] = {"workload": self._beneath.name, "begun": self._beneath.begun}
 
@@ -274,7 +265,7 @@ class _Trial:
             while not (await asyncio.wait({preparing}, timeout=_LOOK_AGAIN))[0]:
                 self.found = await self._find_fault()
                 if self.found is not None:
-                    raise TrialFailed(self.found)
+                    raise blame.TrialFailed(self.found)
             await preparing
         finally:
             preparing.cancel()
@@ -293,7 +284,7 @@ class _Trial:
                 one.cancel()
             await asyncio.gather(working, losing, return_exceptions=True)
 
-    async def _find_fault(self) -> Fault | None:
+    async def _find_fault(self) -> blame.Fault | None:
         """What has died or was cut since the trial before. MachineLost, HostCannot."""
         faults = await self._task.liveness.find_faults()
         if any(fault.cause is Cause.LINK_BROKEN for fault in faults):
@@ -302,10 +293,10 @@ class _Trial:
             if not await service.alive() and service.ended is not None:
                 cause = Cause.GENERATOR_DIED if service.machine.role == "client" else Cause.SERVICE_DIED
                 where = f"on the {service.machine.role} {service.machine.name}"
-                faults.append(Fault(cause, f"{where} {describe_end(service.program, service.ended)}"))
-        return combine_faults(faults)
+                faults.append(blame.Fault(cause, f"{where} {describe_end(service.program, service.ended)}"))
+        return blame.combine_faults(faults)
 
-    async def _find_fault_of_failed(self) -> Fault | None:
+    async def _find_fault_of_failed(self) -> blame.Fault | None:
         """The same, and the rest of what explains why a trial has failed. MachineLost."""
         try:
             found = await self._find_fault()
@@ -313,30 +304,30 @@ class _Trial:
                 return stood or found
             for name, readback in await self._task.surroundings.verify_way():
                 if not readback.ok:
-                    return Fault(Cause.LINK_BROKEN, f"{name}: {readback.reason}")
+                    return blame.Fault(Cause.LINK_BROKEN, f"{name}: {readback.reason}")
         except (MachineLost, NotProvisioned):
             raise
         except NearmetalError:
             pass  # it failed for a reason of its own
         stopped = pauses.longest_pause(self._began)
         if stopped > _CONTROLLER_STOPPED:
-            return Fault(Cause.CONTROLLER_STOPPED, f"the controller was stopped for {stopped:.0f} s")
+            return blame.Fault(Cause.CONTROLLER_STOPPED, f"the controller was stopped for {stopped:.0f} s")
         killed = next((one for one in self._task.stage.killed if one.machine.role == "client"), None)
         if killed is not None:
-            return Fault(Cause.GENERATOR_DIED, f"on the client {killed.machine.name} {killed.words}")
+            return blame.Fault(Cause.GENERATOR_DIED, f"on the client {killed.machine.name} {killed.words}")
         return None
 
-    async def _find_standstill(self) -> Fault | None:
+    async def _find_standstill(self) -> blame.Fault | None:
         """Whether a host was suspended or a machine stood still until `_find_fault` has read them. MachineLost."""
         begun, stage = self._beginning, self._task.stage
         if slept := pauses.describe_suspension(begun.awake, await pauses.read(stage)):
-            return Fault(Cause.SUSPENDED, slept)
+            return blame.Fault(Cause.SUSPENDED, slept)
         liveness = self._task.liveness
         stood = await pauses.explain_stall(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
-        return Fault(Cause.STOOD_STILL, stood) if stood else None
+        return blame.Fault(Cause.STOOD_STILL, stood) if stood else None
 
     def _by_workload(self) -> AbstractContextManager[None]:
-        return blame_plugin(f"the workload {self._task.workload.kind!r}")
+        return blame.blame_plugin(f"the workload {self._task.workload.kind!r}")
 
     async def _measure_workload(
         self, workload: Workload, stage: LabStage
@@ -366,7 +357,7 @@ class _Trial:
                     raise NearmetalError(what, cause=Cause.TIMED_OUT) from None
             after = await contention.read_accounts(stage)
             if self._beneath is not None:
-                with blame_plugin(f"the load of {self._beneath.name!r}"):
+                with blame.blame_plugin(f"the load of {self._beneath.name!r}"):
                     self._beneath.check()
         # Not while they listen: each machine is asked, and one that is gone is told by that.
         self.found = await self._time_aside(self._find_fault())
@@ -404,7 +395,7 @@ class _Trial:
         if found.values:
             self._observed["placement"] = dict(found.values)
         self._warnings += found.warnings
-        self._not_placed = None if found.ok else Fault(Cause.NOT_PLACED, found.reason)
+        self._not_placed = None if found.ok else blame.Fault(Cause.NOT_PLACED, found.reason)
 
     async def _stop(self, name: str, watch: Watch) -> None:
         with _by_observer(name):
@@ -431,29 +422,29 @@ class _Trial:
             self.keep_artifacts({f"{when}-{name}": content for name, content in observation.artifacts.items()})
             self._observed.setdefault(observer.name, {})[when] = dict(observation.counters)
 
-    async def _check_machines(self) -> tuple[Fault | None, Fault | None]:
+    async def _check_machines(self) -> tuple[blame.Fault | None, blame.Fault | None]:
         """What is wrong with what the machines have, and with how they are treated."""
         task = self._task
         changed = task.liveness.given.explain_change(task.stage, task.liveness.allotted)
-        return Fault(Cause.ALLOTMENT_CHANGED, changed) if changed else None, await self._not_kept()
+        return blame.Fault(Cause.ALLOTMENT_CHANGED, changed) if changed else None, await self._not_kept()
 
-    async def _not_kept(self) -> Fault | None:
+    async def _not_kept(self) -> blame.Fault | None:
         """Whether every treatment still holds now that it has been measured."""
         for called, treatment, level, machines in self._task.treatments:
-            with blame_plugin(f"the treatment {treatment.name!r}"):
+            with blame.blame_plugin(f"the treatment {treatment.name!r}"):
                 readback = await treatment.verify(machines, level)
             if not readback.ok:
-                return Fault(Cause.NOT_AS_DECLARED, f"{called} did not last: {readback.reason}")
+                return blame.Fault(Cause.NOT_AS_DECLARED, f"{called} did not last: {readback.reason}")
         readback = await self._task.kernels.verify()
         if not readback.ok:
-            return Fault(Cause.NOT_AS_DECLARED, f"kernels did not last: {readback.reason}")
+            return blame.Fault(Cause.NOT_AS_DECLARED, f"kernels did not last: {readback.reason}")
         for name, readback in await self._task.surroundings.verify():
             if "carried" in readback.values:
                 self._observed[name] = {"carried": readback.values["carried"]}
             self._warnings += (warned for warned in readback.warnings if warned not in self._warnings)
             if not readback.ok:
                 cause = Cause.NEIGHBOURS_ENDED if name == "neighbours" else Cause.LINK_BROKEN
-                return Fault(cause, f"{name} did not last: {readback.reason}")
+                return blame.Fault(cause, f"{name} did not last: {readback.reason}")
         return None
 
     async def _time_step(self, name: str, work: Awaitable[T]) -> T:
@@ -477,13 +468,13 @@ class _Trial:
     def keep_artifacts(self, artifacts: Mapping[str, bytes]) -> None:
         self._artifacts += keep_artifacts(self._task.artifacts, self._task.address.id, artifacts)
 
-    def make_record(self, status: TrialStatus, fault: Fault | None) -> TrialRecord:
+    def make_record(self, status: TrialStatus, fault: blame.Fault | None) -> TrialRecord:
         if status is not TrialStatus.OK:
             self.keep_artifacts(self._said_by_services)
         return self._task.record.model_copy(
             update={
                 "status": status,
-                **describe_fault(fault),
+                **blame.describe_fault(fault),
                 "phases_ns": self._phases,
                 "clocks": self._clocks if status is not TrialStatus.FAILED else (),
                 "host_clocks": self._host_clocks if status is not TrialStatus.FAILED else {},

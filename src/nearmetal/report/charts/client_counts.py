@@ -7,26 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearmetal.report import figures, palette
-from nearmetal.report.charts.grammar import (
-    HALF,
-    SHAPES,
-    Spec,
-    legend_label,
-    make_chart,
-    make_field,
-    make_layer,
-    make_legend,
-    own_colour,
-    places_among_alike,
-    same_scale,
-)
+from nearmetal.report.charts import grammar
 from nearmetal.report.charts.tooltips import join_tip
 
 _APART, _SPREAD = 0.07, 0.7
 """How far groups stand beside each other at one number, in numbers, and all of them at most: so that no interval hides
 another."""
 
-_PLOT = HALF - 62
+_PLOT = grammar.HALF - 62
 
 
 @dataclass(frozen=True)
@@ -50,12 +38,12 @@ class CourseLine:
     """The treatment's name without the number, if the label has more."""
 
 
-def draw_by_count(title: str, subtitle: str, x_title: str, unit: str, courses: Sequence[CourseLine]) -> Spec:
+def draw_by_count(title: str, subtitle: str, x_title: str, unit: str, courses: Sequence[CourseLine]) -> grammar.Spec:
     """Lines from 0 up, so that heights can be compared as well as slopes; the name of each at its last point."""
     values = [end for course in courses for point in course.points for end in (point.value, *(point.interval or ()))]
     divisor, unit_name = figures.choose_axis(unit, values)
     apart = min(_APART, _SPREAD / len(courses))
-    labels = [legend_label(course.label, _PLOT) for course in courses]
+    labels = [grammar.legend_label(course.label, _PLOT) for course in courses]
     rows = []
     for place, course in enumerate(courses):
         aside = (place - (len(courses) - 1) / 2) * apart
@@ -76,37 +64,39 @@ def draw_by_count(title: str, subtitle: str, x_title: str, unit: str, courses: S
                 }
             )
     numbers = sorted({point.number for course in courses for point in course.points})
-    x = make_field(
+    x = grammar.make_field(
         "x",
         title=x_title,
         axis={"values": numbers, "grid": False, "format": "d"},
         scale={"domain": [numbers[0] - 0.4, numbers[-1] + 0.4], "nice": False, "zero": False},
     )
-    scale: Spec = {"zero": True, "nice": True} if any(values) else {"domain": [0, 1]}
-    y = make_field("y", title=unit_name, axis={"tickCount": 5, "format": "~r"}, scale=scale)
+    scale: grammar.Spec = {"zero": True, "nice": True} if any(values) else {"domain": [0, 1]}
+    y = grammar.make_field("y", title=unit_name, axis={"tickCount": 5, "format": "~r"}, scale=scale)
     drawn = [
         *(
-            make_layer(
+            grammar.make_layer(
                 [{**row, "tip": row["name"]} for row in rows if row["dash"] == dashed],
                 {"type": "line", "strokeWidth": 1.8, "strokeOpacity": 0.85, "strokeDash": dash},
                 x=x,
                 y=y,
-                color=own_colour(),
-                detail=make_field("course"),
+                color=grammar.own_colour(),
+                detail=grammar.make_field("course"),
             )
             for dashed, dash in ((False, [1, 0]), (True, [5, 4]))
         ),
-        make_layer(
+        grammar.make_layer(
             [row for row in rows if row["low"] != row["high"]],
             {"type": "rule", "strokeWidth": 3, "strokeCap": "round", "strokeOpacity": 0.5},
             x=x,
-            y=same_scale(y, "low"),
+            y=grammar.same_scale(y, "low"),
             y2={"field": "high"},
-            color=own_colour(),
+            color=grammar.own_colour(),
         ),
-        make_layer(rows, {"type": "point", "size": 46, "strokeWidth": 1.8}, x=x, y=y, **_style_points(courses, labels)),
+        grammar.make_layer(
+            rows, {"type": "point", "size": 46, "strokeWidth": 1.8}, x=x, y=y, **_style_points(courses, labels)
+        ),
     ]
-    return make_chart(title, subtitle, _PLOT, 190, drawn)
+    return grammar.make_chart(title, subtitle, _PLOT, 190, drawn)
 
 
 def _tell_point(point: IntervalPoint, x_title: str, unit: str) -> tuple[str, str]:
@@ -116,17 +106,17 @@ def _tell_point(point: IntervalPoint, x_title: str, unit: str) -> tuple[str, str
     return number, f"{value} ({' to '.join(ends)})" if ends else value
 
 
-def _style_points(courses: Sequence[CourseLine], labels: Sequence[str]) -> dict[str, Spec]:
+def _style_points(courses: Sequence[CourseLine], labels: Sequence[str]) -> dict[str, grammar.Spec]:
     """How the points of each line look, and the legend that shows it."""
-    places = places_among_alike((course.colour, course.dashed) for course in courses)
+    places = grammar.places_among_alike((course.colour, course.dashed) for course in courses)
     looks: dict[str, list[str]] = {
         "fill": [palette.PAPER if course.dashed else course.colour for course in courses],
         "stroke": [course.colour for course in courses],
-        "shape": [SHAPES[place % len(SHAPES)] for place in places],
+        "shape": [grammar.SHAPES[place % len(grammar.SHAPES)] for place in places],
     }
     return {
-        channel: make_field(
-            "label", "nominal", scale={"domain": labels, "range": look}, legend=make_legend(labels, _PLOT)
+        channel: grammar.make_field(
+            "label", "nominal", scale={"domain": labels, "range": look}, legend=grammar.make_legend(labels, _PLOT)
         )
         for channel, look in looks.items()
     }

@@ -7,18 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearmetal.report import palette
-from nearmetal.report.charts.grammar import (
-    HALF,
-    SHAPES,
-    Spec,
-    legend_label,
-    make_chart,
-    make_field,
-    make_layer,
-    make_legend,
-    own_colour,
-    places_among_alike,
-)
+from nearmetal.report.charts import grammar
 from nearmetal.report.charts.tooltips import join_tip
 
 STEPS = tuple(digit * 10**power for power in range(7) for digit in (1, 2, 5))
@@ -67,8 +56,8 @@ def _list_ticks(rows: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def draw_lines(
-    title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = HALF, each: str = "block"
-) -> Spec:
+    title: str, subtitle: str, x_title: str, groups: Sequence[Line], width: int = grammar.HALF, each: str = "block"
+) -> grammar.Spec:
     """Lines around 0 %, one a treatment; `each` is what one number along them is called.
 
     Those of one colour differ in the shape of points or, of many, in dashes; those that no legend names show what they
@@ -77,39 +66,47 @@ def draw_lines(
     plot = width - 62
     bins = max(12, min(_BINS, _POINTS // max(1, len(groups))))
     rows: list[dict[str, Any]] = [
-        {"x": x, "y": 100 * y, "label": legend_label(group.label, plot), "colour": group.colour, "tip": group.label}
+        {
+            "x": x,
+            "y": 100 * y,
+            "label": grammar.legend_label(group.label, plot),
+            "colour": group.colour,
+            "tip": group.label,
+        }
         for group in groups
         for x, y in thin_points(group.points, bins)
     ]
-    named = {legend_label(group.label, plot): group.colour for group in groups}
-    places = places_among_alike(named.values())
+    named = {grammar.legend_label(group.label, plot): group.colour for group in groups}
+    places = grammar.places_among_alike(named.values())
 
     many = len({row["x"] for row in rows}) > 30 or len(groups) > 8
     look = {"symbolType": "stroke"} if many else {}
     are_named = len(named) <= _IN_LEGEND
-    shown = make_legend(named, plot, **look)
+    shown = grammar.make_legend(named, plot, **look)
 
-    def by_label(looks: Sequence[Any]) -> Spec:
-        return make_field("label", "nominal", scale={"domain": list(named), "range": looks}, legend=shown)
+    def by_label(looks: Sequence[Any]) -> grammar.Spec:
+        return grammar.make_field("label", "nominal", scale={"domain": list(named), "range": looks}, legend=shown)
 
-    colour = by_label(list(named.values())) if are_named else own_colour()
+    colour = by_label(list(named.values())) if are_named else grammar.own_colour()
     dash = by_label([_DASHES[place % len(_DASHES)] for place in places])
-    apart = {"detail": make_field("label", "nominal")} if not are_named else {"strokeDash": dash} if many else {}
-    x = make_field(
+    apart = (
+        {"detail": grammar.make_field("label", "nominal")} if not are_named else {"strokeDash": dash} if many else {}
+    )
+    x = grammar.make_field(
         "x",
         title=x_title,
         axis={"values": _list_ticks(rows), "grid": False, "format": "d"},
         scale={"nice": False, "zero": False, "padding": 6},
     )
-    y = make_field(
+    y = grammar.make_field(
         "y",
         title="% from its own median",
         axis={"tickCount": 5, "labelExpr": "datum.value ? format(datum.value, '+~g') : '0'"},
         scale={"zero": True, "nice": True},
     )
     layers = [
-        make_layer([{"y": 0}], {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}, y=y),
-        make_layer(
+        grammar.make_layer([{"y": 0}], {"type": "rule", "color": palette.MUTED, "strokeDash": [4, 3]}, y=y),
+        grammar.make_layer(
             rows,
             {
                 "type": "line",
@@ -123,13 +120,13 @@ def draw_lines(
         ),
     ]
     if not many:
-        shape = by_label([SHAPES[place % len(SHAPES)] for place in places])
+        shape = by_label([grammar.SHAPES[place % len(grammar.SHAPES)] for place in places])
         # So few are not thinned: each stands for one number.
         dots = [
             {**row, "tip": join_tip(row["tip"], f"{each} {row['x']:g}", f"{row['y']:+.2g} %".replace("-", "−"))}
             for row in rows
         ]
         layers.append(
-            make_layer(dots, {"type": "point", "size": 28, "filled": True}, x=x, y=y, color=colour, shape=shape)
+            grammar.make_layer(dots, {"type": "point", "size": 28, "filled": True}, x=x, y=y, color=colour, shape=shape)
         )
-    return make_chart(title, subtitle, plot, 170, layers)
+    return grammar.make_chart(title, subtitle, plot, 170, layers)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nearmetal.analysis.attribution import TraitContrast
 from nearmetal.analysis.traits import OF_CPUS
 from nearmetal.model import Assignment
-from nearmetal.report import figures, words
+from nearmetal.report import explanation_notes, figures, words
 from nearmetal.report.blocks import (
     Badge,
     Block,
@@ -17,14 +17,6 @@ from nearmetal.report.blocks import (
     Statements,
     Table,
     Value,
-)
-from nearmetal.report.explanation_notes import (
-    describe_clocks,
-    foreign_time,
-    list_unobserved,
-    not_whole,
-    untold_exits,
-    untold_steal,
 )
 from nearmetal.report.explanations import (
     Explanation,
@@ -201,16 +193,16 @@ def _make_quantity(value: float, unit: str) -> Value:
 def _list_besides(explained: Sequence[Explanation], report: ReportInput) -> list[str]:
     """What no row of the table can tell."""
     sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
-    exits = untold_exits(report) if any(is_guest(side, report) for side in sides) else ""
-    differing = dict.fromkeys(describe_clocks(one.contrast, report) for one in explained)
+    exits = explanation_notes.untold_exits(report) if any(is_guest(side, report) for side in sides) else ""
+    differing = dict.fromkeys(explanation_notes.describe_clocks(one.contrast, report) for one in explained)
     of_cpus = _of_cpus(explained)
     told = (
-        not_whole([one.contrast for one in explained], report),
+        explanation_notes.not_whole([one.contrast for one in explained], report),
         *differing,
-        foreign_time(of_cpus, report),
-        untold_steal(of_cpus, report),
+        explanation_notes.foreign_time(of_cpus, report),
+        explanation_notes.untold_steal(of_cpus, report),
         exits,
-        *list_unobserved(sides, report),
+        *explanation_notes.list_unobserved(sides, report),
     )
     return [text for text in told if text]
 
