@@ -202,7 +202,7 @@ async def test_what_failed_while_a_machine_stood_still_is_the_hosts(
 ) -> None:
     """Whatever the tool says that waited for it in vain."""
     told = ["the server stood still for 9.0 s while it was measured: was it paused, or moved?"]
-    monkeypatch.setattr(pauses, "describe_standstill", lambda machines, still: told.pop() if told else None)
+    monkeypatch.setattr(pauses, "describe_stall", lambda machines, still: told.pop() if told else None)
     fails = RuntimeError("no reply in time")
     whole, failed = Http.run, list[str]()
 

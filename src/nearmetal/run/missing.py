@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from nearmetal import cpu_lists, plugins
+from nearmetal import cpu_lists, model, plugins
 from nearmetal.errors import HostCannot
 from nearmetal.lab import host_lock
 from nearmetal.lab.cpus import layout
@@ -17,32 +17,20 @@ from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk, underlay
 from nearmetal.lab.site import available_cpus, memory
 from nearmetal.lab.sites import opener
-from nearmetal.model import (
-    PRETENDED,
-    Finding,
-    HostSpec,
-    Level,
-    LinkSpec,
-    MachineSpec,
-    Resolved,
-    ResolvedEnvironment,
-    Site,
-    Study,
-)
 from nearmetal.run import shape
 from nearmetal.study.levels import format_assignment
 from nearmetal.study.resolve import collect_hosts
 from nearmetal.units import show_size
 
-Missing = list[tuple[dict[str, Level], Finding]]
+Missing = list[tuple[dict[str, model.Level], model.Finding]]
 
 
-async def cannot_run(study: Study, resolved: Iterable[Resolved], open_site: OpenSite) -> Missing:
+async def cannot_run(study: model.Study, resolved: Iterable[model.Resolved], open_site: OpenSite) -> Missing:
     """Treatments whose machines cannot be had, each with the first thing that is lacking."""
     return await _find_missing(_Here(study, collect_hosts(study), open_site), resolved)
 
 
-async def foresee_missing(study: Study, resolved: Iterable[Resolved]) -> tuple[Missing, tuple[str, ...]]:
+async def foresee_missing(study: model.Study, resolved: Iterable[model.Resolved]) -> tuple[Missing, tuple[str, ...]]:
     """The same as far as this host tells by itself, and what would have to be asked for the rest.
 
     No other machine is touched, and no program runs that the study names, or whose input it does.
@@ -53,7 +41,7 @@ async def foresee_missing(study: Study, resolved: Iterable[Resolved]) -> tuple[M
         return await _find_missing(here, resolved), tuple(here.not_asked)
 
 
-async def _find_missing(here: "_Here", resolved: Iterable[Resolved]) -> Missing:
+async def _find_missing(here: "_Here", resolved: Iterable[model.Resolved]) -> Missing:
     missing: Missing = []
     for one in resolved:
         lacking = await here.find_lacking(one)
@@ -62,9 +50,9 @@ async def _find_missing(here: "_Here", resolved: Iterable[Resolved]) -> Missing:
     return missing
 
 
-def by_finding(missing: Missing) -> dict[Finding, list[str]]:
+def by_finding(missing: Missing) -> dict[model.Finding, list[str]]:
     """What is lacking, each thing once, with the treatments that lack it."""
-    found: dict[Finding, list[str]] = {}
+    found: dict[model.Finding, list[str]] = {}
     for treatment, lacking in missing:
         found.setdefault(lacking, []).append(format_assignment(treatment))
     return found
@@ -74,7 +62,7 @@ def by_finding(missing: Missing) -> dict[Finding, list[str]]:
 class _Host:
     """A host that was reached, with the CPUs that our processes may use there, and its memory in bytes."""
 
-    site: Site
+    site: model.Site
     available: list[int]
     memory: int
     layout: Layout
@@ -84,7 +72,7 @@ class _Here:
     """What has been found out so far: each host is reached once, and each kind of machine tried once on each."""
 
     def __init__(
-        self, study: Study, host_specs: Mapping[str, HostSpec], open_site: OpenSite, asks: bool = True
+        self, study: model.Study, host_specs: Mapping[str, model.HostSpec], open_site: OpenSite, asks: bool = True
     ) -> None:
         """`asks`: whether other machines, and what the study names on this one, may be asked."""
         self._study = study
@@ -92,10 +80,10 @@ class _Here:
         self.not_asked: dict[str, None] = {}
         self._host_specs = host_specs
         self._open_site = open_site
-        self._hosts: dict[str, _Host | Finding] = {}
-        self._checked: dict[tuple[str, str, str], Finding | None] = {}
+        self._hosts: dict[str, _Host | model.Finding] = {}
+        self._checked: dict[tuple[str, str, str], model.Finding | None] = {}
 
-    async def find_lacking(self, asked: Resolved) -> Finding | None:
+    async def find_lacking(self, asked: model.Resolved) -> model.Finding | None:
         """The first thing that a treatment lacks: for its servers, else for its clients."""
         spec = asked.server
         if not self._asks:
@@ -110,10 +98,10 @@ class _Here:
         clients_hosts: dict[str, _Host] = {}
         for name in dict.fromkeys(asked.clients.places):
             one = await self._find_host(name)
-            if isinstance(one, Finding):
-                return host if isinstance(host, Finding) else one
+            if isinstance(one, model.Finding):
+                return host if isinstance(host, model.Finding) else one
             clients_hosts[name] = one
-        if isinstance(host, Finding):
+        if isinstance(host, model.Finding):
             return host
         elsewhere = {name: one.available for name, one in clients_hosts.items() if one is not host}
         if asked.environment.description.placement == "elsewhere":
@@ -138,7 +126,9 @@ class _Here:
             or await self._check_capture(asked, host)
         )
 
-    async def _of_clients(self, asked: Resolved, share: Share, hosts: Mapping[str, _Host]) -> Finding | None:
+    async def _of_clients(
+        self, asked: model.Resolved, share: Share, hosts: Mapping[str, _Host]
+    ) -> model.Finding | None:
         """The first thing that the clients lack on one of their hosts."""
         for name, host in hosts.items():
             client = shape.make_client_spec(asked, share.of_clients(name))
@@ -152,7 +142,7 @@ class _Here:
                 return lacking.model_copy(update={"what": f"host {name}: {lacking.what}"}) if several else lacking
         return None
 
-    def _list_other_hosts(self, asked: Resolved) -> list[str]:
+    def _list_other_hosts(self, asked: model.Resolved) -> list[str]:
         """Those that a treatment's machines lie on. BadInput or HostCannot for what is wrong with them as written."""
         others = [name for name in dict.fromkeys((asked.server.host, *asked.clients.places)) if name != "local"]
         levels = (asked.environment.level, asked.clients.environment.level)
@@ -161,7 +151,7 @@ class _Here:
             self._refuse_unusable(name)
         return [f"host {name} ({self._host_specs[name].ssh})" for name in dict.fromkeys(others)]
 
-    def _find_separation(self, asked: Resolved) -> Finding | None:
+    def _find_separation(self, asked: model.Resolved) -> model.Finding | None:
         """Clients that have no way to the servers: one side is on the lab's switch, and the other is not."""
         server, client = asked.environment.description, asked.clients.environment.description
         kind, level = asked.clients.environment.kind, asked.environment.level
@@ -188,7 +178,7 @@ class _Here:
             )
         return None
 
-    def _entry_point(self, asked: Resolved) -> Finding | None:
+    def _entry_point(self, asked: model.Resolved) -> model.Finding | None:
         """What a service lacks that the image is to start."""
         if all(service.start != "image" for service in asked.services.values()):
             return None
@@ -199,10 +189,12 @@ class _Here:
             [provided(f"entry point of {asked.server.image}", lambda: find_process(asked.server.image))]
         )
 
-    async def _check_between(self, asked: Resolved, host: _Host, clients_hosts: Mapping[str, _Host]) -> Finding | None:
+    async def _check_between(
+        self, asked: model.Resolved, host: _Host, clients_hosts: Mapping[str, _Host]
+    ) -> model.Finding | None:
         others = shape.list_other_hosts(asked)
         if others and asked.link.each:
-            return Finding(
+            return model.Finding(
                 what="[link] each",
                 ok=False,
                 detail="a cable for one client alone does not reach another host",
@@ -219,7 +211,7 @@ class _Here:
                 return lacking
         return None
 
-    async def _check_capture(self, asked: Resolved, host: _Host) -> Finding | None:
+    async def _check_capture(self, asked: model.Resolved, host: _Host) -> model.Finding | None:
         """What capturing outside of the servers, on their host, lacks. Machines of ours bring their own tcpdump."""
         capture = asked.observe.capture
         if capture is None or capture.inside or not asked.environment.description.is_on_switch:
@@ -229,7 +221,7 @@ class _Here:
             self._checked[key] = _find_first_fatal(await programs(host.site, {"tcpdump": "tcpdump"}))
         return self._checked[key]
 
-    async def _find_host(self, name: str) -> _Host | Finding:
+    async def _find_host(self, name: str) -> _Host | model.Finding:
         if name not in self._hosts:
             try:
                 self._refuse_unusable(name)
@@ -259,17 +251,17 @@ class _Here:
 
     async def _check_environment(
         self,
-        environment: ResolvedEnvironment,
-        specs: list[MachineSpec],
+        environment: model.ResolvedEnvironment,
+        specs: list[model.MachineSpec],
         host: _Host,
-        asked: list[Finding],
-        link: LinkSpec,
-    ) -> Finding | None:
+        asked: list[model.Finding],
+        link: model.LinkSpec,
+    ) -> model.Finding | None:
         """What machines of an environment lack on a host; `asked` is what they would have to get from it."""
         plugin = plugins.load("environments", environment.kind)
         described = environment.description
-        if not described.is_on_switch and link != LinkSpec():
-            return Finding(
+        if not described.is_on_switch and link != model.LinkSpec():
+            return model.Finding(
                 what="[link]",
                 ok=False,
                 detail=f"machines of {environment.level!r} do not hang on the lab's switch, so their link is not the "
@@ -295,7 +287,7 @@ _OWN_CHECKS: Mapping[str, frozenset[str]] = {
     "podman": frozenset({"engine"}),
     "qemu": frozenset({"machine"}),
     "libvirt": frozenset({"uri"}),
-    PRETENDED: frozenset(),
+    model.PRETENDED: frozenset(),
 }
 """Kinds whose checks stay on this host and run the programs that are installed here, unless one of these options says
 otherwise: they name a socket, or words of a program's command line."""
@@ -304,7 +296,7 @@ _OWN_WORDS = ("vmm", "vmm_arguments", "kernel")
 """Keys of a machine by which a study names a program that would run, words for it, or a file to unpack."""
 
 
-def find_foreign(environment: ResolvedEnvironment, spec: MachineSpec) -> str:
+def find_foreign(environment: model.ResolvedEnvironment, spec: model.MachineSpec) -> str:
     """What of an environment cannot be checked without asking somebody else, or running what the study brings; ""."""
     level = environment.level
     options = _OWN_CHECKS.get(environment.kind)
@@ -319,15 +311,15 @@ def find_foreign(environment: ResolvedEnvironment, spec: MachineSpec) -> str:
     return ""
 
 
-def _describe_unusable(error: HostCannot, what: str) -> Finding:
-    return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
+def _describe_unusable(error: HostCannot, what: str) -> model.Finding:
+    return model.Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
 
 
-def _find_first_fatal(findings: list[Finding]) -> Finding | None:
+def _find_first_fatal(findings: list[model.Finding]) -> model.Finding | None:
     return next((one for one in findings if not one.ok and one.fatal), None)
 
 
-def _check_cpus(named: str | None, usable: list[int], key: str) -> Finding:
+def _check_cpus(named: str | None, usable: list[int], key: str) -> model.Finding:
     return finding(
         f"CPUs {named}",
         set(cpu_lists.parse(named or "")) <= set(usable),
@@ -336,7 +328,7 @@ def _check_cpus(named: str | None, usable: list[int], key: str) -> Finding:
     )
 
 
-def _check_memory(wanted: int, has: int) -> Finding:
+def _check_memory(wanted: int, has: int) -> model.Finding:
     return finding(
         f"{show_size(wanted)} of memory",
         wanted <= has,
