@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.report.charts import NARROW, WIDE
+from nearmetal.report.charts.grammar import NARROW, WIDE
 from nearmetal.report.charts.requests import PHASES, Bar, draw_timeline
 from nearmetal.report.charts.requests import UNANSWERED as UNANSWERED_PHASE
 from nearmetal.report.drawing import draw_svg

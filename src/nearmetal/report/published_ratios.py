@@ -4,8 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from nearmetal.analysis.results import Contrast
-from nearmetal.report import charts, figures, words
+from nearmetal.report import figures, words
 from nearmetal.report.blocks import Chart, Column, Panel, Table, Value
+from nearmetal.report.charts.grammar import NARROW, WIDE
 from nearmetal.report.charts.published_pairs import FigurePair, draw_pairs
 from nearmetal.report.report_input import ReportInput
 from nearmetal.report.table_parts import make_columns
@@ -90,7 +91,7 @@ def make_charts(
     if not any(pair.published for pair in pairs):
         return []
     description = f"{title}; the table below has the same figures."
-    panel = Panel("ratios", draw_pairs(title, pairs, charts.WIDE), draw_pairs(title, pairs, charts.NARROW))
+    panel = Panel("ratios", draw_pairs(title, pairs, WIDE), draw_pairs(title, pairs, NARROW))
     return [Chart(name, caption, description, (panel,))]
 
 

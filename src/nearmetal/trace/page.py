@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from html import escape
 
 from nearmetal.report import figures, palette, words
-from nearmetal.report.charts import NARROW, WIDE
+from nearmetal.report.charts.grammar import NARROW, WIDE
 from nearmetal.report.charts.ladder import draw_ladder
 from nearmetal.report.charts.requests import UNANSWERED, Bar, draw_timeline
 from nearmetal.report.drawing import draw_svg

@@ -10,8 +10,9 @@ from nearmetal.analysis.results import Cell
 from nearmetal.analysis.warning_groups import WarningGroup, group_warnings
 from nearmetal.in_short import in_short
 from nearmetal.model import TrialRecord, TrialStatus
-from nearmetal.report import charts, figures, words
+from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Table, Value
+from nearmetal.report.charts.lines import Line, draw_lines
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 
@@ -163,7 +164,7 @@ def _make_row(group: WarningGroup[Any], times: int, of: int, what: str, about: C
 def _over_blocks(report: ReportInput) -> Iterable[Panel]:
     for (workload, response), cells in _primary_cells(report).items():
         groups = [
-            charts.Line(
+            Line(
                 report.labels.name_treatment(cell.treatment),
                 report.colour(cell.treatment),
                 tuple(
@@ -177,7 +178,7 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
             title = f"{words.strip_controls(workload)}: drift over blocks"
             yield Panel(
                 f"{workload}-{response}-blocks",
-                charts.draw_lines(title, report.labels.name_response(workload, response), "block", groups),
+                draw_lines(title, report.labels.name_response(workload, response), "block", groups),
             )
 
 
@@ -195,7 +196,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
                 environment = str(trial.treatment.get("environment", ""))
                 points[environment].append((trial.position + 1, told.value / median - 1))
         groups = [
-            charts.Line(words.strip_controls(name), colour, tuple(points[name]))
+            Line(words.strip_controls(name), colour, tuple(points[name]))
             for name, colour in report.colours.items()
             if name in points
         ]
@@ -204,7 +205,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
             subtitle = report.labels.name_response(workload, response)
             yield Panel(
                 f"{workload}-{response}-positions",
-                charts.draw_lines(title, subtitle, "place in the order of the block", groups, each="place"),
+                draw_lines(title, subtitle, "place in the order of the block", groups, each="place"),
             )
 
 
