@@ -1,6 +1,6 @@
 """Runs a plan, or what is left of it: block after block, repeated while others than the treatments are to blame."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -119,16 +119,19 @@ class RunCourse:
             if event["event"] in ("LookTaken", "NothingToCompare")
         }
         self.progress = Progress.from_lines(self._before)
-        self.made_of = _MadeOf(self.manifest, self.happened)
+        self.made_of: dict[int, str] = {}
+        """What the servers of each treatment are made of, by its place in the plan, as its first boot told."""
         self._journal = Journal(folder.journal)
         # Last, so that all hear first of a trial, and then that it was its treatment's last.
         self.stream = events.EventStream(self._journal, (*listeners, self._follow_event))
-        for known in self.made_of.known:
+        for one in self.manifest.with_facts(self.happened).fairness:
+            known = events.FactsSeen(treatment=one.treatment, role=one.role, facts=one.facts)
+            self._note_image(known)
             self.stream.note_event(known)
 
     def _follow_event(self, event: events.Event) -> None:
         if isinstance(event, events.FactsSeen):
-            self.made_of.note_facts(event)
+            self._note_image(event)
         if isinstance(event, events.TrialEnded):
             self.records.append(event.record)
             self._last_block = max(self._last_block, event.record.trial.block)
@@ -136,6 +139,11 @@ class RunCourse:
                 record = event.record
                 reason = f"{record.trial.workload}: {record.reason or record.status}"
                 self.stream.emit(events.Withdrawn(treatment=treatment, reason=reason))
+
+    def _note_image(self, event: events.FactsSeen) -> None:
+        image = event.facts.get("image")
+        if event.role == "server" and image is not None:
+            self.made_of.setdefault(self.manifest.plan.place_of(event.treatment), str(image))
 
     def begin_run(self, changed: Mapping[str, tuple[str, str]]) -> None:
         if self._before:
@@ -179,7 +187,7 @@ async def _run_block_until_whole(
     blocks: BlockRunner,
     hosts: Mapping[str, HostSpec],
     stream: events.EventStream,
-    made_of: "_MadeOf",
+    made_of: Mapping[int, str],
 ) -> None:
     manifest = folder.read_manifest()
     plan = manifest.plan
@@ -212,7 +220,7 @@ def plan_task(
     artifacts: Path,
     files: Path = Path(),
     progress: Progress | None = None,
-    made_of: "_MadeOf | None" = None,
+    made_of: Mapping[int, str] = MappingProxyType({}),
     images: Mapping[str, str] = MappingProxyType({}),
     hosts: Mapping[str, HostSpec] = MappingProxyType({}),
     request: str = "",
@@ -221,13 +229,12 @@ def plan_task(
     so_far = progress or Progress()
     block = _plan_attempt(attempt, plan, index, so_far)
     places = list(dict.fromkeys(plan.place_of(boot.treatment) for boot in block.boots))
-    told = {number: made_of.get(place) for number, place in enumerate(places)} if made_of else {}
     return BlockTask(
         plan=plan.study,
         resolved=tuple(plan.resolved[place] for place in places),
         block=block,
         done=so_far.list_done(index, attempt),
-        made_of={number: image for number, image in told.items() if image is not None},
+        made_of={number: made_of[place] for number, place in enumerate(places) if place in made_of},
         images=images,
         kernel_table=plan.kernel_table,
         hosts=hosts,
@@ -251,25 +258,3 @@ def is_measured(plan: Plan, index: int, progress: Progress) -> bool:
 def _plan_attempt(attempt: int, plan: Plan, index: int, progress: Progress) -> BlockPlan:
     """A block as it is run then, without what is withdrawn."""
     return plan_block(plan, index, attempt, [t for t in plan.treatments if dict(t) not in progress.withdrawn])
-
-
-class _MadeOf:
-    """What each treatment's servers are made of, as its first boot told."""
-
-    def __init__(self, manifest: Manifest, happened: Iterable[Mapping[str, Any]]) -> None:
-        self._plan = manifest.plan
-        self._images: dict[int, str] = {}
-        told = manifest.with_facts(happened).fairness
-        self.known: Sequence[events.FactsSeen] = [
-            events.FactsSeen(treatment=one.treatment, role=one.role, facts=one.facts) for one in told
-        ]
-        for one in self.known:
-            self.note_facts(one)
-
-    def note_facts(self, event: events.FactsSeen) -> None:
-        image = event.facts.get("image")
-        if event.role == "server" and image is not None:
-            self._images.setdefault(self._plan.place_of(event.treatment), str(image))
-
-    def get(self, place: int) -> str | None:
-        return self._images.get(place)
