@@ -12,26 +12,30 @@ from nearmetal.report.report_input import ReportInput
 
 
 def make_courses(cells: Iterable[Cell], report: ReportInput) -> list[CourseLine]:
-    """The lines, in the order of the cells; dashed for UDP. Where only a bound is known they have no point."""
-    study = report.manifest.study
-    along: dict[tuple[str, str], list[tuple[int, Cell]]] = {}
-    for cell in cells:
-        if any(cell.censored):
-            continue
-        clients = report.asked(cell.treatment).clients.count
-        along.setdefault((cell.workload, label_without_clients(cell.treatment, report)), []).append((clients, cell))
+    """The lines, in the order of the cells. Where only a bound is known they have no point."""
+    alpha = report.manifest.study.design.alpha
+    points = (
+        (cell, IntervalPoint(report.asked(cell.treatment).clients.count, centre.estimate, centre.interval))
+        for cell in cells
+        if not any(cell.censored)
+        for centre in (single_arm.estimate_centre(cell, alpha),)
+    )
+    return draw_through(points, report)
+
+
+def draw_through(found: Iterable[tuple[Cell, IntervalPoint]], report: ReportInput) -> list[CourseLine]:
+    """A line through the points of each workload and treatment; dashed for UDP."""
+    along: dict[tuple[str, str], list[tuple[Cell, IntervalPoint]]] = {}
+    for cell, point in found:
+        along.setdefault((cell.workload, label_without_clients(cell.treatment, report)), []).append((cell, point))
     several = len({workload for workload, _ in along}) > 1
     return [
         CourseLine(
             label=f"{name}, {words.strip_controls(workload)}" if several else name,
-            colour=report.colour(members[0][1].treatment),
+            colour=report.colour(members[0][0].treatment),
             about=name,
-            dashed=find_protocol(members[0][1], report) == "udp",
-            points=tuple(
-                IntervalPoint(clients, found.estimate, found.interval)
-                for clients, cell in sorted(members, key=lambda member: member[0])
-                for found in (single_arm.estimate_centre(cell, study.design.alpha),)
-            ),
+            dashed=find_protocol(members[0][0], report) == "udp",
+            points=tuple(sorted((point for _, point in members), key=lambda point: point.number)),
         )
         for (workload, name), members in along.items()
     ]
