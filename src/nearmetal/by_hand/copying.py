@@ -1,7 +1,8 @@
 """Copying files and folders between this host and a machine that is up: as one tar stream, of any length.
 
 On either side it is unpacked beside its destination and takes its name only when all of it is there, so that a copy
-that is cut off in the middle leaves no half file under that name. What comes from a machine is unpacked by `unpacking`.
+that is cut off in the middle leaves no half file under that name. Of what comes from a machine, nothing is written
+outside of the folder it is unpacked in.
 """
 
 import contextlib

@@ -35,7 +35,7 @@ async def open_entry(kept: KeptMachine) -> Door | None:
 def build_command(door: Door, argv: Sequence[str], *, terminal: bool = False, mark: str = "") -> list[str]:
     """The command that runs a program in the machine, `terminal` if it is to have one.
 
-    `mark` is in the environment of its processes, by which a `guard` finds them.
+    `mark` is in the environment of its processes, by which `guard_processes` finds them.
     """
     refuse_zero_bytes(argv)
     env = {"TERM": os.environ.get("TERM", "xterm")} if terminal else {}
