@@ -13,7 +13,7 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Description, EnvironmentSpec, Finding, MachineSpec, Site, Study
-from nearmetal.run import missing
+from nearmetal.run import unavailable_treatments
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
 
@@ -50,8 +50,8 @@ async def open_site(name: str) -> Site:
     return FarSite() if name == "far" else LocalSite()
 
 
-async def lacking_of(study: Study, opening: OpenSite) -> missing.Missing:
-    return await missing.cannot_run(study, resolve_treatments(study), opening)
+async def lacking_of(study: Study, opening: OpenSite) -> unavailable_treatments.Missing:
+    return await unavailable_treatments.cannot_run(study, resolve_treatments(study), opening)
 
 
 @pytest.fixture

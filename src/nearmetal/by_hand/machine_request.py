@@ -13,7 +13,7 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.site import available_cpus
 from nearmetal.model import MachineSpec, Resolved, ResolvedEnvironment, Study
-from nearmetal.run.missing import cannot_run
+from nearmetal.run.unavailable_treatments import cannot_run
 from nearmetal.study.checks.places import describe_kind
 from nearmetal.study.lines import KeyPath
 from nearmetal.study.resolve import Resolver

@@ -21,7 +21,7 @@ from nearmetal.report import figures
 from nearmetal.report.sizing import about_sizing
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate_plan, most_captured
-from nearmetal.run.missing import Missing, by_finding, foresee_missing
+from nearmetal.run.unavailable_treatments import Missing, by_finding, foresee_missing
 from nearmetal.study import factors
 from nearmetal.study.checks.treatments import find_idle_keys
 from nearmetal.study.levels import format_assignment

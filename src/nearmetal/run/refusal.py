@@ -9,7 +9,7 @@ from shlex import quote
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.in_short import in_short
 from nearmetal.model import Study, identify_assignment
-from nearmetal.run.missing import Missing, by_finding
+from nearmetal.run.unavailable_treatments import Missing, by_finding
 from nearmetal.run.versions import makes_machines
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
