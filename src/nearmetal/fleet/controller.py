@@ -27,7 +27,7 @@ from nearmetal.run.boot import address_trial
 from nearmetal.run.events import BlockDispatched, BlockEnded, Event, SitesJoined, TrialEnded
 from nearmetal.run.progress import Progress
 from nearmetal.run.runner import RunCourse, is_measured, plan_task
-from nearmetal.run.shape import is_pretended
+from nearmetal.run.site_resources import is_pretended
 from nearmetal.say import Say
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.study.blocks import plan_block

@@ -13,7 +13,7 @@ from nearmetal.lab.networks import link, network
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import Description, Handle, Machine, MachineSpec, ResolvedEnvironment, SharedNetwork, Site
-from nearmetal.run import shape
+from nearmetal.run import site_resources
 from nearmetal.run.boot_state import ProvisionedBoot
 from nearmetal.run.surroundings import Neighbour
 from nearmetal.study.treatment_request import image_beside
@@ -33,7 +33,7 @@ async def share_out(booted: ProvisionedBoot, lab: Lab) -> Share:
     host, others = booted.spec.host, set(booted.asked.clients.places)
     if booted.asked.environment.description.placement == "elsewhere":
         free = {name: await available_cpus(await lab.site(name)) for name in others}
-        return shape.share_without_servers(booted.asked, free)
+        return site_resources.share_without_servers(booted.asked, free)
     site = await lab.site(host)
     available, lie = await asyncio.gather(available_cpus(site), layout.read(site))
     booted.layouts[host] = lie
@@ -42,7 +42,7 @@ async def share_out(booted: ProvisionedBoot, lab: Lab) -> Share:
         clients = await lab.site(name)
         booted.layouts[name] = await layout.read(clients)
         elsewhere[name] = booted.layouts[name].keep_one_kind(await available_cpus(clients))
-    share = shape.share_cpus(booted.asked, available, lie, elsewhere)
+    share = site_resources.share_cpus(booted.asked, available, lie, elsewhere)
     if host in others and not booted.asked.environment.is_pretended:
         booted.warnings += sharing.warnings(share, lie)
     return share
@@ -63,10 +63,10 @@ async def make_clients(booted: ProvisionedBoot, share: Share, lab: Lab, servers:
     sites = {host: await lab.site(host) for host in dict.fromkeys(asked.places)}
     shared = {host: await _find_shared_network(booted, site, lab, servers) for host, site in sites.items()}
     hung = link.bridge(booted.asked.link, "client")
-    cpusets = shape.client_cpus(booted.asked, share)
+    cpusets = site_resources.client_cpus(booted.asked, share)
     creations = []
     for host, cpuset in zip(asked.places, cpusets, strict=True):
-        spec = shape.make_client_spec(booted.asked, share.of_clients(host)).model_copy(update={"host": host})
+        spec = site_resources.make_client_spec(booted.asked, share.of_clients(host)).model_copy(update={"host": host})
         creations.append(lab.create(asked.environment, spec, "client", cpuset, sites[host], hung, shared[host]))
     return await _make_all(booted, cpusets, creations)
 

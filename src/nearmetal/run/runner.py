@@ -9,7 +9,7 @@ from nearmetal.model import Assignment, BlockPlan, HostSpec, Plan, TrialRecord
 from nearmetal.run import events
 from nearmetal.run.block import BlockRunner, BlockTask
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
-from nearmetal.run.shape import choose_mtu
+from nearmetal.run.site_resources import choose_mtu
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal, read_events, read_records
 from nearmetal.store.manifest import Manifest

@@ -31,7 +31,7 @@ from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
 from nearmetal.run.live import LiveNotes
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
-from nearmetal.run.shape import is_pretended, list_hosts
+from nearmetal.run.site_resources import is_pretended, list_hosts
 from nearmetal.run.unavailable_treatments import Missing, cannot_run
 from nearmetal.run.versions import collect_versions, other_versions
 from nearmetal.say import Say

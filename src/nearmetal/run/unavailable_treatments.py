@@ -17,7 +17,7 @@ from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk, underlay
 from nearmetal.lab.site import available_cpus, memory
 from nearmetal.lab.sites import opener
-from nearmetal.run import shape
+from nearmetal.run import site_resources
 from nearmetal.study.levels import format_assignment
 from nearmetal.study.resolve import collect_hosts
 from nearmetal.units import show_size
@@ -105,9 +105,11 @@ class _Here:
             return host
         elsewhere = {name: one.available for name, one in clients_hosts.items() if one is not host}
         if asked.environment.description.placement == "elsewhere":
-            share = shape.share_without_servers(asked, {name: one.available for name, one in clients_hosts.items()})
+            share = site_resources.share_without_servers(
+                asked, {name: one.available for name, one in clients_hosts.items()}
+            )
         else:
-            share = shape.share_cpus(asked, host.available, host.layout, elsewhere)
+            share = site_resources.share_cpus(asked, host.available, host.layout, elsewhere)
         specs = [spec]
         if kernel.keeps_cpus(spec) and share.servers[0]:
             # Which of them are kept free decides, and only the host can tell.
@@ -131,7 +133,7 @@ class _Here:
     ) -> model.Finding | None:
         """The first thing that the clients lack on one of their hosts."""
         for name, host in hosts.items():
-            client = shape.make_client_spec(asked, share.of_clients(name))
+            client = site_resources.make_client_spec(asked, share.of_clients(name))
             # The memory of a client of which the study says nothing is a limit of ours.
             wanted = [_check_cpus(asked.clients.cpus, host.available, "clients.cpus")]
             if asked.clients.machine:
@@ -192,7 +194,7 @@ class _Here:
     async def _check_between(
         self, asked: model.Resolved, host: _Host, clients_hosts: Mapping[str, _Host]
     ) -> model.Finding | None:
-        others = shape.list_other_hosts(asked)
+        others = site_resources.list_other_hosts(asked)
         if others and asked.link.each:
             return model.Finding(
                 what="[link] each",
