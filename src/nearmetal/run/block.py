@@ -18,8 +18,8 @@ from nearmetal.model import BlockPlan, Document, HostSpec, KernelTable, Resolved
 from nearmetal.run import site_resources
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.boot_state import BootTask
+from nearmetal.run.dashboard_link import wait_while_paused
 from nearmetal.run.events import BlockSink, BlockStarted
-from nearmetal.run.live import wait_while_paused
 from nearmetal.store import damage
 
 

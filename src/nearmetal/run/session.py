@@ -27,8 +27,8 @@ from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.planning import plan as planning
 from nearmetal.run import runner, versions
 from nearmetal.run.block_runner import BlockProcesses
+from nearmetal.run.dashboard_link import LiveNotes
 from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
-from nearmetal.run.live import LiveNotes
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
 from nearmetal.run.site_resources import is_pretended, list_hosts
