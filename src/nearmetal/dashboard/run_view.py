@@ -19,8 +19,8 @@ from nearmetal.report.words import Labels
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.live import LiveNote, Wish, read_wish, write_wish
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_control import LiveNote, Wish, read_wish, write_wish
 from nearmetal.store.runs import tell_state
 
 _CHANGES_VERDICTS = frozenset({"BlockEnded", "LookTaken", "RunEnded"})

@@ -24,7 +24,7 @@ from nearmetal.dashboard.live import Live, Parts
 from nearmetal.dashboard.run_view import Expect, RunView, expect_nothing, number_of
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.report.page import make_policy
-from nearmetal.store.live import Wish
+from nearmetal.store.run_control import Wish
 from nearmetal.system.files import open_regular
 
 HOST = "127.0.0.1"

@@ -6,7 +6,7 @@ from pathlib import Path
 from nearmetal.model import Assignment, Identity, identify_assignment
 from nearmetal.run.events import BlockSink, BootStarted, Event, Step, TrialEnded, TrialStarted
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.live import LiveNote, read_wish
+from nearmetal.store.run_control import LiveNote, read_wish
 
 _OFTEN = 0.5
 """Seconds between two looks of a run that is paused, and measures nothing."""

@@ -39,8 +39,8 @@ from nearmetal.store import journal, runs
 from nearmetal.store.calibration import Sizing
 from nearmetal.store.claim import hold_journal, make_taken_error
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.live import forget_live
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_control import forget_live
 from nearmetal.study.blocks import checksum_trial_ids
 from nearmetal.study.files import FileReader
 from nearmetal.study.levels import format_assignment
