@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nearmetal.dashboard import live
-from nearmetal.dashboard.live import Live
+from nearmetal.dashboard import live_updates
+from nearmetal.dashboard.live_updates import Live
 
 PATIENCE = 30.0
 
@@ -21,7 +21,7 @@ def worker() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_OFTEN", 0.01)
+    monkeypatch.setattr(live_updates, "_OFTEN", 0.01)
 
 
 class Counter:
@@ -77,7 +77,7 @@ async def test_nothing_is_looked_up_while_nobody_looks(worker: ThreadPoolExecuto
 async def test_after_what_took_long_there_is_a_rest(
     worker: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "_SHARE", 1_000_000)
+    monkeypatch.setattr(live_updates, "_SHARE", 1_000_000)
     busy = Counter()
 
     def take_long() -> Mapping[str, str]:
@@ -118,7 +118,7 @@ async def test_a_closing_server_tells_nobody_more(worker: ThreadPoolExecutor) ->
 async def test_who_waits_long_is_told_that_there_is_nothing_new(
     worker: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "_STILL_HERE", 0.05)
+    monkeypatch.setattr(live_updates, "_STILL_HERE", 0.05)
     found = alive(worker, lambda: {"part": "text"})
     changes = found.watch_changes(-1)
     assert await anext(changes) is not None
@@ -127,7 +127,7 @@ async def test_who_waits_long_is_told_that_there_is_nothing_new(
 
 
 async def test_a_look_that_fails_is_no_silence(worker: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_STILL_HERE", 0.05)
+    monkeypatch.setattr(live_updates, "_STILL_HERE", 0.05)
 
     def fails() -> Mapping[str, str]:
         raise ZeroDivisionError

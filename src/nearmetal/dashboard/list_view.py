@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nearmetal.dashboard import page, run_overview
 from nearmetal.dashboard.file_follower import mark_file
-from nearmetal.dashboard.live import Parts
+from nearmetal.dashboard.live_updates import Parts
 from nearmetal.dashboard.run_view import RunView, number_of
 from nearmetal.errors import NearmetalError
 from nearmetal.store import runs

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from nearmetal.dashboard import run_overview
 from nearmetal.dashboard.current_step import CurrentStep, list_values
 from nearmetal.dashboard.host import HostState
-from nearmetal.dashboard.live import Parts
+from nearmetal.dashboard.live_updates import Parts
 from nearmetal.dashboard.run_history import Fate, RunHistory
 from nearmetal.dashboard.run_overview import GridRow, Problem
 from nearmetal.errors import NearmetalError

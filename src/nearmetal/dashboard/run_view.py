@@ -10,7 +10,7 @@ from nearmetal.dashboard import page, run_overview
 from nearmetal.dashboard.current_step import CurrentStep, describe_step
 from nearmetal.dashboard.early_verdicts import render_early_verdicts
 from nearmetal.dashboard.file_follower import Follower, mark_file
-from nearmetal.dashboard.live import Parts
+from nearmetal.dashboard.live_updates import Parts
 from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.report.chapters import describe_charts

@@ -20,7 +20,7 @@ from nearmetal.dashboard import page
 from nearmetal.dashboard.access import Access
 from nearmetal.dashboard.host import HostState, LookAtHost
 from nearmetal.dashboard.list_view import ListView
-from nearmetal.dashboard.live import Live, Parts
+from nearmetal.dashboard.live_updates import Live, Parts
 from nearmetal.dashboard.run_view import Expect, RunView, expect_nothing, number_of
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.report.page import make_policy
