@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.study.lines import line_of, locate_keys
+from nearmetal.study.line_numbers import line_of, locate_keys
 
 TEXT = '''# a comment with [brackets] and key = 1
 

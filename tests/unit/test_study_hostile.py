@@ -11,7 +11,7 @@ import pytest
 
 from nearmetal.errors import BadInput
 from nearmetal.planning.opened_study import read_study
-from nearmetal.study.lines import line_of_deeper
+from nearmetal.study.line_numbers import line_of_deeper
 from nearmetal.study.text import DEEPEST
 from tests.unit.study_text import refused
 

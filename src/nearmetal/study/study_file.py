@@ -13,7 +13,7 @@ from nearmetal.model import PRETENDED, Study
 from nearmetal.study.checks import check
 from nearmetal.study.checks.hosts import place_roles
 from nearmetal.study.checks.levels import list_unknown_settings
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.text import (
     DEEPEST,
     StudyText,

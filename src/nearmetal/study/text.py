@@ -21,7 +21,7 @@ from nearmetal.study.key_paths import children_of
 from nearmetal.study.key_paths import join_path as join_path
 from nearmetal.study.key_paths import path_of as path_of
 from nearmetal.study.key_paths import show_value as show_value
-from nearmetal.study.lines import KeyPath, line_of, line_of_deeper, locate_keys
+from nearmetal.study.line_numbers import KeyPath, line_of, line_of_deeper, locate_keys
 from nearmetal.units import show_alike
 
 DEEPEST = 32

@@ -8,7 +8,7 @@ from nearmetal.model import FactorSpec, Level, Study
 from nearmetal.study import factors as words
 from nearmetal.study.checks.treatments import LOOKED_AT
 from nearmetal.study.levels import identify_level, is_same_level
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.text import MOST_TRIALS, StudyText, as_name, did_you_mean, show_value
 from nearmetal.units import show_share
 

@@ -8,7 +8,7 @@ from nearmetal.model import HostSpec, Level, Role, Study
 from nearmetal.study.checks.comparison import NAME
 from nearmetal.study.checks.places import describe_kind
 from nearmetal.study.factors import NoTarget, find_aims
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import installed_names
 from nearmetal.study.text import StudyText, as_name, did_you_mean, show_value
 

@@ -13,7 +13,7 @@ from nearmetal.study import factors as words
 from nearmetal.study import text
 from nearmetal.study.checks.places import is_cpus, is_environment, is_host
 from nearmetal.study.factors import KnownNames
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.treatment_request import put_level
 
 

@@ -8,7 +8,7 @@ from nearmetal.study.checks.treatments import iterate_asked
 from nearmetal.study.checks.workloads import iterate_filled
 from nearmetal.study.factors import is_everywhere
 from nearmetal.study.levels import find_placeholders
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import collect_services, validate_parameters
 from nearmetal.study.text import StudyText, did_you_mean, show_value
 
