@@ -18,7 +18,7 @@ from nearmetal.report.charts.lines import Line, draw_lines, thin_points
 from nearmetal.report.charts.published_pairs import FigurePair, draw_pairs
 from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
 from nearmetal.report.charts.strips import Strip, draw_strips
-from nearmetal.report.charts.text import measure_text, wrap_text
+from nearmetal.report.charts.text_width import measure_text, wrap_text
 from nearmetal.report.drawing import draw_picture
 
 

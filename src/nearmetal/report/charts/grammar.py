@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import Axis
-from nearmetal.report.charts.text import BREAK, SIZE, measure_text, wrap_text
+from nearmetal.report.charts.text_width import BREAK, SIZE, measure_text, wrap_text
 
 Spec = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nearmetal.report import palette
 from nearmetal.report.charts.grammar import Spec, make_field, make_layer, same_scale
-from nearmetal.report.charts.text import BREAK, LINE, measure_text, wrap_text
+from nearmetal.report.charts.text_width import BREAK, LINE, measure_text, wrap_text
 
 _MOST = 260
 """Pixels for names beside a plot; longer ones have several lines."""
