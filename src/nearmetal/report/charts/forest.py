@@ -8,7 +8,7 @@ from typing import Any, Literal
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import Axis
 from nearmetal.report.charts.grammar import Spec, lie_along, make_chart, make_field, make_layer, own_colour, same_scale
-from nearmetal.report.charts.rows import Row, Rows, draw_grid, draw_headings, place_heading
+from nearmetal.report.charts.labelled_rows import Row, Rows, draw_grid, draw_headings, place_heading
 from nearmetal.report.charts.text_width import measure_text
 from nearmetal.report.charts.tooltips import join_tip
 

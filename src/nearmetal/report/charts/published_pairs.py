@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import ratio_axis
 from nearmetal.report.charts.grammar import Spec, lie_along, make_chart, make_field, make_layer, own_colour, same_scale
-from nearmetal.report.charts.rows import Row, Rows, draw_grid, draw_headings, place_heading
+from nearmetal.report.charts.labelled_rows import Row, Rows, draw_grid, draw_headings, place_heading
 from nearmetal.report.charts.tooltips import join_tip
 
 _BESIDE = 600

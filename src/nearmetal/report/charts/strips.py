@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearmetal.report import figures, palette
 from nearmetal.report.charts.axes import linear_ticks, log_ticks
 from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer, own_colour, same_scale
-from nearmetal.report.charts.rows import Row, Rows
+from nearmetal.report.charts.labelled_rows import Row, Rows
 from nearmetal.report.charts.tooltips import join_tip
 
 _DRAWN_ONE_BY_ONE = 60
