@@ -12,9 +12,9 @@ import pytest
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import difference_axis, log_ticks, ratio_axis
 from nearmetal.report.charts.client_counts import CourseLine, IntervalPoint, draw_by_count
+from nearmetal.report.charts.drift import Line, draw_lines, thin_points
 from nearmetal.report.charts.forest import ForestRow, Group, draw_forest
 from nearmetal.report.charts.grammar import HALF, NARROW, WIDE, Spec
-from nearmetal.report.charts.lines import Line, draw_lines, thin_points
 from nearmetal.report.charts.published_pairs import FigurePair, draw_pairs
 from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
 from nearmetal.report.charts.strips import Strip, draw_strips

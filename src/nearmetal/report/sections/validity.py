@@ -12,7 +12,7 @@ from nearmetal.in_short import in_short
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Table, Value
-from nearmetal.report.charts.lines import Line, draw_lines
+from nearmetal.report.charts.drift import Line, draw_lines
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 
