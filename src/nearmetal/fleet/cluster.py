@@ -18,7 +18,7 @@ from nearmetal.fleet import dask, site
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble, refuse_unknown_name
 from nearmetal.fleet.messages import BlockOrder, Outcome
 from nearmetal.lab import probe
-from nearmetal.model.words import NAME
+from nearmetal.model.base import NAME
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Security

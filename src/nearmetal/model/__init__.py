@@ -5,6 +5,21 @@ that provisions, changes, loads or listens is reached through a Protocol, so tha
 workload or observer is one file that imports this package, and none of its modules.
 """
 
+from nearmetal.model.base import ONLY_KNOWN as ONLY_KNOWN
+from nearmetal.model.base import Assignment as Assignment
+from nearmetal.model.base import Better as Better
+from nearmetal.model.base import Document as Document
+from nearmetal.model.base import Frozen as Frozen
+from nearmetal.model.base import Identity as Identity
+from nearmetal.model.base import Level as Level
+from nearmetal.model.base import LoginName as LoginName
+from nearmetal.model.base import Name as Name
+from nearmetal.model.base import Number as Number
+from nearmetal.model.base import Provision as Provision
+from nearmetal.model.base import Role as Role
+from nearmetal.model.base import Scale as Scale
+from nearmetal.model.base import Whole as Whole
+from nearmetal.model.base import identify_assignment as identify_assignment
 from nearmetal.model.causes import CAUSES as CAUSES
 from nearmetal.model.causes import Blame as Blame
 from nearmetal.model.causes import Cause as Cause
@@ -113,18 +128,3 @@ from nearmetal.model.study import SequentialBlocks as SequentialBlocks
 from nearmetal.model.study import SshTarget as SshTarget
 from nearmetal.model.study import Study as Study
 from nearmetal.model.study import WorkloadSpec as WorkloadSpec
-from nearmetal.model.words import ONLY_KNOWN as ONLY_KNOWN
-from nearmetal.model.words import Assignment as Assignment
-from nearmetal.model.words import Better as Better
-from nearmetal.model.words import Document as Document
-from nearmetal.model.words import Frozen as Frozen
-from nearmetal.model.words import Identity as Identity
-from nearmetal.model.words import Level as Level
-from nearmetal.model.words import LoginName as LoginName
-from nearmetal.model.words import Name as Name
-from nearmetal.model.words import Number as Number
-from nearmetal.model.words import Provision as Provision
-from nearmetal.model.words import Role as Role
-from nearmetal.model.words import Scale as Scale
-from nearmetal.model.words import Whole as Whole
-from nearmetal.model.words import identify_assignment as identify_assignment

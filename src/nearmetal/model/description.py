@@ -2,8 +2,8 @@
 
 from typing import Literal
 
+from nearmetal.model.base import Frozen
 from nearmetal.model.study import HostSpec
-from nearmetal.model.words import Frozen
 
 Family = Literal["metal", "container", "guest", "pretended", "unknown"]
 """What a machine is: hardware as it is, a container, a guest of a hypervisor or an emulator, none at all, or a machine

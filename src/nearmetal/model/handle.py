@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nearmetal.model.words import Frozen, Role
+from nearmetal.model.base import Frozen, Role
 
 
 class Port(Frozen):

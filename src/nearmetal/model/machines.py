@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
+from nearmetal.model.base import Frozen, Provision, Role
 from nearmetal.model.description import Description
 from nearmetal.model.handle import Handle, Port, SharedNetwork
 from nearmetal.model.study import EnvironmentSpec, HostSpec, LinkSpec, MachineSpec
-from nearmetal.model.words import Frozen, Provision, Role
 from nearmetal.say import Say
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol
 
+from nearmetal.model.base import Frozen, Level
 from nearmetal.model.machines import Stage
 from nearmetal.model.record import Response, ResponseKind, Warned
 from nearmetal.model.study import MachineSpec
-from nearmetal.model.words import Frozen, Level
 
 ChangeKind = Literal["sysctl", "congestion", "file", "affinity", "irq", "ethtool", "boot", "cpuset", "bystanders"]
 """A closed set: `lab/changes/kinds.py` says how each is read and written. "congestion" is the control that the routes

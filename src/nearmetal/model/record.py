@@ -12,9 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from nearmetal import cpu_lists
+from nearmetal.model.base import ONLY_KNOWN, Better, Document, Frozen, Level, Provision, Role, Scale
 from nearmetal.model.causes import Blame
 from nearmetal.model.description import Family
-from nearmetal.model.words import ONLY_KNOWN, Better, Document, Frozen, Level, Provision, Role, Scale
 
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 """Characters that XML has no place for, of which whoever draws pictures dies, and those that steer a terminal."""

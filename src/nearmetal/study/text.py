@@ -14,8 +14,8 @@ from pydantic_core import ErrorDetails
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import SYSCTL_NAME, Study
+from nearmetal.model.base import LOGIN, NAME
 from nearmetal.model.study import SSH_TARGET
-from nearmetal.model.words import LOGIN, NAME
 from nearmetal.study.hints import find_list_hint, find_top_hint
 from nearmetal.study.key_paths import children_of
 from nearmetal.study.key_paths import join_path as join_path
