@@ -30,7 +30,7 @@ from nearmetal.store import calibrations, runs
 from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
-from nearmetal.study.text import did_you_mean
+from nearmetal.study.error_messages import did_you_mean
 from nearmetal.system.interrupts import until_interrupted
 
 STUDY = "calibration"

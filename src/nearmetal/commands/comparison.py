@@ -17,7 +17,7 @@ from nearmetal.report.comparison import make_labels, print_comparison, print_gat
 from nearmetal.report.gate_formats import GatePage, describe_compared, render_junit, render_markdown
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.study.text import did_you_mean
+from nearmetal.study.error_messages import did_you_mean
 from nearmetal.system import pipes
 
 Form = Literal["text", "md", "junit", "json"]

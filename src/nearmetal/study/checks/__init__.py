@@ -10,7 +10,7 @@ from nearmetal.study.checks.levels import check_levels, check_observers, check_t
 from nearmetal.study.checks.places import check_environments
 from nearmetal.study.checks.services import check_services
 from nearmetal.study.checks.workloads import check_loads, check_workload_parameters, check_workloads
-from nearmetal.study.text import StudyText
+from nearmetal.study.error_messages import StudyText
 
 Check = Callable[[Study, StudyText], None]
 
