@@ -194,5 +194,5 @@ def test_what_sysbench_does_are_events_and_no_requests(folder: RunFolder, tmp_pa
     report = read_run_input(observed)
     contrast = next(one for one in report.analysis.contrasts if one.workload == "cpu" and one.primary)
     explained = explanations.explain_contrast(contrast, report)
-    assert "interrupts in the server for each event" in [one.trait.title for one in explained.found]
-    assert "context switches in the server for each event" in [trait.title for trait in explained.nil]
+    assert "interrupts in the server for each event" in [one.covariate.title for one in explained.found]
+    assert "context switches in the server for each event" in [covariate.title for covariate in explained.nil]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nearmetal.analysis.attribution import TraitContrast, attributed
+from nearmetal.analysis.attribution import CovariateContrast, attributed
+from nearmetal.analysis.covariates import COVARIATES, OF_PACKETS
 from nearmetal.analysis.responses import arms_of, key_of
-from nearmetal.analysis.traits import OF_PACKETS, TRAITS
 from nearmetal.model import Scale
 from nearmetal.report.blocks import Paragraph, Statements
 from nearmetal.report.explanations import badge_difference, write_clause
@@ -33,7 +33,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
 
 def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
     host, docker, qemu = (report.arms[key_of({"environment": name}), "web"] for name in ("host", "docker", "qemu"))
-    found = {one.trait.name: one for one in attributed(qemu.paired(host), 0.05)}
+    found = {one.covariate.name: one for one in attributed(qemu.paired(host), 0.05)}
     packets = found["packets"]
     assert packets.blocks == 8 and packets.scale == "ratio" and packets.differs
     assert packets.interval is not None and packets.interval[0] < 9 / 5 < packets.interval[1]
@@ -45,7 +45,7 @@ def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
     assert found["autocorked"].treatment == pytest.approx(0.04)
     # 40 % of one CPU in the kernel, at 9,150 requests in a second.
     assert found["kernel_time"].reference == pytest.approx(0.4 / 9150, rel=0.05)
-    same = {one.trait.name: one for one in attributed(docker.paired(host), 0.05)}
+    same = {one.covariate.name: one for one in attributed(docker.paired(host), 0.05)}
     assert not same["acks"].differs and same["acks"].distance == 0
     assert (badge_difference(same["acks"]).text, badge_difference(same["packets"]).text) == (
         "the same in all blocks",
@@ -112,8 +112,8 @@ def test_both_sides_have_the_ratio_that_stands_beside_them(tmp_path: Path) -> No
 def test_a_difference_is_slight_when_the_far_end_of_its_interval_is(
     interval: tuple[float, float], sides: tuple[float, float], scale: Scale, is_slight: bool
 ) -> None:
-    trait = replace(next(trait for trait in TRAITS if trait.name == "packets"), scale=scale)
-    one = TraitContrast(trait, 8, *sides, sum(interval) / 2, interval)
+    covariate = replace(next(covariate for covariate in COVARIATES if covariate.name == "packets"), scale=scale)
+    one = CovariateContrast(covariate, 8, *sides, sum(interval) / 2, interval)
     assert one.is_slight == is_slight
     assert not (one.is_slight and one.differs)
 
@@ -197,12 +197,12 @@ def test_a_terminal_tells_what_goes_along_where_anything_was_observed(report: Re
 
 
 def test_a_difference_says_of_what_it_is_and_a_ratio_too() -> None:
-    traits = {trait.name: trait for trait in TRAITS}
-    ratio = TraitContrast(traits["packets"], 8, 9.5, 1.0, 9.5, (9.2, 9.8))
+    covariates = {covariate.name: covariate for covariate in COVARIATES}
+    ratio = CovariateContrast(covariates["packets"], 8, 9.5, 1.0, 9.5, (9.2, 9.8))
     assert write_clause(ratio) == "9.5 × the packets for each request (9.2 to 9.8)"
-    count = TraitContrast(traits["acks"], 8, 0.0, 1.0, -1.0, (-1.2, -0.9))
+    count = CovariateContrast(covariates["acks"], 8, 0.0, 1.0, -1.0, (-1.2, -0.9))
     assert write_clause(count) == "−1.0 bare ACKs of the client for each request (−1.2 to −0.9)"
-    time = TraitContrast(traits["transfer"], 8, 8e-5, 0.0, 8e-5, None)
+    time = CovariateContrast(covariates["transfer"], 8, 8e-5, 0.0, 8e-5, None)
     assert write_clause(time) == "+80 µs in the time in which a reply comes in"
 
 
@@ -240,7 +240,7 @@ def test_what_a_capture_that_is_not_whole_counts_is_not_compared_and_a_note_says
     told = read_run_input(plausible_captures.make(tmp_path / "run", 8, **sign))
     arms = arms_of(told.records, 1)
     host, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "qemu"))
-    names = {one.trait.name for one in attributed(qemu.paired(host), 0.05)}
+    names = {one.covariate.name for one in attributed(qemu.paired(host), 0.05)}
     assert {"network", "server", "interrupts"} <= names
     assert not names & OF_PACKETS
     (note,) = [text for text in notes(told) if text.startswith("Captures do not hold all packets of web with ")]
@@ -315,7 +315,7 @@ def test_exits_of_guests_are_a_figure_where_the_kernel_tells(tmp_path: Path) -> 
     assert not [text for text in notes(told) if "VM exits" in text]
     arms = arms_of(told.records, 1)
     host, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "qemu"))
-    found = {one.trait.name: one for one in attributed(qemu.paired(host), 0.05)}
+    found = {one.covariate.name: one for one in attributed(qemu.paired(host), 0.05)}
     # 9,150 and 915 requests in a second.
     assert found["exits"].differs
     assert found["exits"].treatment == pytest.approx(90_000 / 915, rel=0.1)

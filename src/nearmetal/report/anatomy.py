@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nearmetal.analysis.covariates import is_whole, list_payloads, list_traces
 from nearmetal.analysis.responses import key_of
-from nearmetal.analysis.traits import is_whole, list_payloads, list_traces
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.report_input import ReportInput, parse_document

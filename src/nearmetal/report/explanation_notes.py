@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from nearmetal.analysis.covariates import has_foreign_time, is_told_of_steal, is_whole
 from nearmetal.analysis.results import Contrast
-from nearmetal.analysis.traits import has_foreign_time, is_told_of_steal, is_whole
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import OBSERVER

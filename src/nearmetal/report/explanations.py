@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from nearmetal.analysis.attribution import TraitContrast, attributed, nil
+from nearmetal.analysis.attribution import CovariateContrast, attributed, nil
+from nearmetal.analysis.covariates import Covariate
 from nearmetal.analysis.responses import pairs_of
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.analysis.traits import Trait
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Value
 from nearmetal.report.report_input import ReportInput
@@ -30,14 +30,14 @@ _EVENTS = "events"
 @dataclass(frozen=True)
 class Explanation:
     contrast: Contrast
-    found: Sequence[TraitContrast]
-    nil: Sequence[Trait]
+    found: Sequence[CovariateContrast]
+    nil: Sequence[Covariate]
     """What did not happen on either side."""
 
     @property
     def observed(self) -> bool:
         """Every trial has what it cost the host; a chapter of its own tells that already."""
-        return any(one.trait.name != "cpu_per_event" for one in self.found)
+        return any(one.covariate.name != "cpu_per_event" for one in self.found)
 
     @property
     def most_unlike(self) -> str:
@@ -49,12 +49,12 @@ class Explanation:
 def explain_contrast(contrast: Contrast, report: ReportInput) -> Explanation:
     pairs = pairs_of(report.arms, contrast.treatment, contrast.reference, contrast.workload)
     found = [
-        one for one in attributed(pairs, report.manifest.study.design.alpha) if one.trait.name != contrast.response
+        one for one in attributed(pairs, report.manifest.study.design.alpha) if one.covariate.name != contrast.response
     ]
     never = nil(pairs)
     if any(_EVENTS in record.responses for record in report.records if record.trial.workload == contrast.workload):
-        found = [replace(one, trait=one.trait.of_events) for one in found]
-        never = [trait.of_events for trait in never]
+        found = [replace(one, covariate=one.covariate.of_events) for one in found]
+        never = [covariate.of_events for covariate in never]
     return Explanation(contrast, found, never)
 
 
@@ -105,24 +105,24 @@ def _measure_size(contrast: Contrast) -> float:
     return 2 * abs(treatment - reference) / total if total else 0.0
 
 
-def show_difference(one: TraitContrast) -> str:
+def show_difference(one: CovariateContrast) -> str:
     """ "2.1 × (1.9 to 2.3)", "+0.4 (+0.2 to +0.5)"."""
-    return words.format_size(one.estimate, one.interval, one.scale, one.trait.unit)
+    return words.format_size(one.estimate, one.interval, one.scale, one.covariate.unit)
 
 
-def write_clause(one: TraitContrast) -> str:
+def write_clause(one: CovariateContrast) -> str:
     """ "2.1 × the packets for each request (1.9 to 2.3)", "+0.4 super-segments for each request (+0.2 to +0.5)"."""
     change, bracket, spread = show_difference(one).partition(" (")
     if one.scale == "ratio":
-        what = f"the {one.trait.title}"
+        what = f"the {one.covariate.title}"
     else:
-        what = f"in the {one.trait.title}" if one.trait.unit else one.trait.title
+        what = f"in the {one.covariate.title}" if one.covariate.unit else one.covariate.title
     return f"{change} {what}{bracket}{spread}"
 
 
-def list_values(one: TraitContrast) -> tuple[Value, ...]:
+def list_values(one: CovariateContrast) -> tuple[Value, ...]:
     """For programs: estimate, low and high end of the interval, scale, unit, blocks."""
-    return *list_ends(one.estimate, one.interval), one.scale, one.trait.unit, one.blocks
+    return *list_ends(one.estimate, one.interval), one.scale, one.covariate.unit, one.blocks
 
 
 def by_chance(level: float) -> str:
@@ -135,7 +135,7 @@ def count_by_chance(compared: int, level: float) -> str:
     return f"by chance alone {compared * level:.2g} would on average, at most"
 
 
-def badge_difference(one: TraitContrast) -> Badge:
+def badge_difference(one: CovariateContrast) -> Badge:
     if one.interval is None:
         return Badge("too few blocks")
     if one.is_same:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from nearmetal.analysis.attribution import TraitContrast
+from nearmetal.analysis.attribution import CovariateContrast
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.model import Assignment, Description
 from nearmetal.report import figures, words
@@ -47,14 +47,16 @@ def _name_bound(treatment: Assignment, report: ReportInput) -> str:
     return ""
 
 
-def make_box(contrast: Contrast, found: Sequence[TraitContrast], report: ReportInput) -> Notice:
+def make_box(contrast: Contrast, found: Sequence[CovariateContrast], report: ReportInput) -> Notice:
     said = words.write_sentence(contrast, report.labels)
     behind = _name_bound(contrast.reference, report) or _name_bound(contrast.treatment, report)
     text = f"A virtual machine is ahead of {behind}, which is not plausible by itself: {said}."
     return Notice(f"{text} What to check, and what was seen:", "warning", tuple(_list_checks(contrast, found, report)))
 
 
-def _list_checks(contrast: Contrast, found: Sequence[TraitContrast], report: ReportInput) -> Iterator[tuple[str, str]]:
+def _list_checks(
+    contrast: Contrast, found: Sequence[CovariateContrast], report: ReportInput
+) -> Iterator[tuple[str, str]]:
     """Each question and its answer, as far as there is one."""
     sides = report.labels.name_sides(contrast)[:2]
     warned = [(one.code, one.text) for one in contrast.warnings]
@@ -76,7 +78,7 @@ def _list_checks(contrast: Contrast, found: Sequence[TraitContrast], report: Rep
         " ".join(text for code, text in warned if code in _OTHERS)
         or "no trial warns of it; “What else is not the same” has the disks",
     )
-    differing = [f"{one.trait.title}, {show_difference(one)}" for one in found if one.differs][:_TOLD]
+    differing = [f"{one.covariate.title}, {show_difference(one)}" for one in found if one.differs][:_TOLD]
     yield "What differs most?", "; ".join(differing) or "no difference shows in what was observed"
 
 
@@ -85,12 +87,12 @@ def _has_clients(contrast: Contrast, report: ReportInput) -> bool:
     return all(one.has_clients for one in workloads if one.name == contrast.workload)
 
 
-def _describe_packets(found: Sequence[TraitContrast], sides: tuple[str, ...]) -> str:
+def _describe_packets(found: Sequence[CovariateContrast], sides: tuple[str, ...]) -> str:
     """What was seen of them on either side; "" where nothing was on both."""
-    figured = {one.trait.name: one for one in found}
+    figured = {one.covariate.name: one for one in found}
     return "; ".join(
-        f"{one.trait.title}, {figures.format_quantity(one.treatment, one.trait.unit)} with {sides[0]} and "
-        f"{figures.format_quantity(one.reference, one.trait.unit)} with {sides[1]}"
+        f"{one.covariate.title}, {figures.format_quantity(one.treatment, one.covariate.unit)} with {sides[0]} and "
+        f"{figures.format_quantity(one.reference, one.covariate.unit)} with {sides[1]}"
         for name in _PACKETS
         if (one := figured.get(name))
     )

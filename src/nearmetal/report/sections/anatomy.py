@@ -7,8 +7,8 @@ from statistics import NormalDist
 from typing import Any
 
 from nearmetal.analysis.attribution import attributed
+from nearmetal.analysis.covariates import OF_PACKETS
 from nearmetal.analysis.responses import pairs_of
-from nearmetal.analysis.traits import OF_PACKETS
 from nearmetal.report import anatomy, figures, words
 from nearmetal.report.blocks import LONG, Badge, Block, Chart, Column, Notice, Panel, Paragraph, Quantity, Table, Value
 from nearmetal.report.charts.ladder import draw_ladder
@@ -353,9 +353,9 @@ def _show_contrasts(report: ReportInput) -> Iterator[Table]:
         named = (words.name_workload(asked.workload), report.labels.name_versus(asked))
         pairs = pairs_of(report.arms, asked.treatment, asked.reference, asked.workload)
         rows += [
-            (*named, one.trait.title, show_difference(one), *list_values(one), badge_difference(one))
+            (*named, one.covariate.title, show_difference(one), *list_values(one), badge_difference(one))
             for one in attributed(pairs, design.alpha)
-            if one.trait.name in OF_PACKETS
+            if one.covariate.name in OF_PACKETS
         ]
     if not rows:
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal.analysis.traits import list_watched
+from nearmetal.analysis.covariates import list_watched
 from nearmetal.model import CPU_STATES, Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Paragraph, Table, Value

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nearmetal.analysis.covariates import answered
 from nearmetal.analysis.results import Contrast
-from nearmetal.analysis.traits import answered
 from nearmetal.model import CAPTURE_KEYS, OF_THE_BOOT, Assignment, Setting, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import TRACE

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from nearmetal.analysis.attribution import TraitContrast
-from nearmetal.analysis.traits import OF_CPUS
+from nearmetal.analysis.attribution import CovariateContrast
+from nearmetal.analysis.covariates import OF_CPUS
 from nearmetal.model import Assignment
 from nearmetal.report import explanation_notes, figures, words
 from nearmetal.report.blocks import (
@@ -91,7 +91,7 @@ def _state_largest(one: Explanation, report: ReportInput) -> Statement:
 
 def _make_statement(one: Explanation, report: ReportInput) -> Statement:
     differing = [found for found in one.found if found.differs]
-    named = [f"{found.trait.title}, {show_difference(found)}" for found in differing[:_TOLD]]
+    named = [f"{found.covariate.title}, {show_difference(found)}" for found in differing[:_TOLD]]
     treatment, reference, _ = report.labels.name_sides(one.contrast)
     if named:
         text = f"what differs most from {reference}: {'; '.join(named)}"
@@ -110,7 +110,7 @@ def _make_statement(one: Explanation, report: ReportInput) -> Statement:
     )
 
 
-def _write_detail(found: Sequence[TraitContrast], report: ReportInput) -> str:
+def _write_detail(found: Sequence[CovariateContrast], report: ReportInput) -> str:
     """How many figures differ, and how many would if none did: no interval is corrected for how many there are."""
     told = [one for one in found if one.interval is not None]
     if not told:
@@ -151,7 +151,10 @@ def _make_tables(explained: Sequence[Explanation], report: ReportInput) -> list[
             ),
             (
                 *((*_show_compared(found), show_difference(found), badge_difference(found)) for found in one.found),
-                *((trait.title, *2 * [_make_quantity(0.0, trait.unit)], None, Badge("none")) for trait in one.nil),
+                *(
+                    (covariate.title, *2 * [_make_quantity(0.0, covariate.unit)], None, Badge("none"))
+                    for covariate in one.nil
+                ),
             ),
             folded=len(explained) > _OPEN,
             where="page",
@@ -164,9 +167,9 @@ def _name_contrast(one: Explanation, report: ReportInput) -> tuple[str, str]:
     return words.name_workload(one.contrast.workload), report.labels.name_versus(one.contrast)
 
 
-def _show_compared(one: TraitContrast) -> tuple[Value, Value, Value]:
-    unit = one.trait.unit
-    return one.trait.title, _make_quantity(one.treatment, unit), _make_quantity(one.reference, unit)
+def _show_compared(one: CovariateContrast) -> tuple[Value, Value, Value]:
+    unit = one.covariate.unit
+    return one.covariate.title, _make_quantity(one.treatment, unit), _make_quantity(one.reference, unit)
 
 
 def _make_data(explained: Sequence[Explanation], report: ReportInput) -> Table:
@@ -209,7 +212,7 @@ def _list_besides(explained: Sequence[Explanation], report: ReportInput) -> list
 
 def _of_cpus(explained: Sequence[Explanation]) -> list[Assignment]:
     """The sides whose rows tell what CPUs did."""
-    told = [one for one in explained if any(found.trait.name in OF_CPUS for found in one.found)]
+    told = [one for one in explained if any(found.covariate.name in OF_CPUS for found in one.found)]
     return [side for one in told for side in (one.contrast.treatment, one.contrast.reference)]
 
 

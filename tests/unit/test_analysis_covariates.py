@@ -6,44 +6,44 @@ from typing import Any, cast
 
 import pytest
 
-from nearmetal.analysis.traits import TRAITS
+from nearmetal.analysis.covariates import COVARIATES
 from nearmetal.model import Response, TrialRecord
 from nearmetal.units import MIB
 
 
-def traits_of(captured: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    return traits({"capture": captured}, {})
+def covariates_of(captured: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return covariates({"capture": captured}, {})
 
 
-def traits(
+def covariates(
     observers: Mapping[str, Any], responses: Mapping[str, Response], events: float | None = None
 ) -> dict[str, float]:
     record = SimpleNamespace(observers=observers, responses=responses, events=events)
-    told = {trait.name: trait.of(cast(TrialRecord, record)) for trait in TRAITS}
+    told = {covariate.name: covariate.of(cast(TrialRecord, record)) for covariate in COVARIATES}
     return {name: value for name, value in told.items() if value is not None}
 
 
 def test_streams_of_several_clients_are_one() -> None:
     heavy = {"requests": 0, "payload": 3 * MIB, "packets_per_mib": 20.0, "reordered": 6}
     light = {"requests": 0, "payload": MIB, "packets_per_mib": 40.0, "reordered": 2}
-    assert traits_of({"trace-0": heavy, "trace-1": light}) == {"stream_packets": 25, "stream_reordered": 2}
+    assert covariates_of({"trace-0": heavy, "trace-1": light}) == {"stream_packets": 25, "stream_reordered": 2}
 
 
 def test_what_was_lost_is_a_share_of_what_crossed_however_packets_are_counted() -> None:
     """2 % on either side: of packets of the wire, and of super-segments that nobody cut."""
     cut = {"payload": 90 * MIB, "crossed": 65_000, "lost": 1_300, "overtaken": 65}
     whole = {"payload": 90 * MIB, "crossed": 2_000, "lost": 40, "overtaken": 2}
-    sides = [traits_of({"trace-0": {"requests": 0, **one}}) for one in (cut, whole)]
+    sides = [covariates_of({"trace-0": {"requests": 0, **one}}) for one in (cut, whole)]
     assert sides == 2 * [{"lost": 0.02, "overtaken": 0.001}]
 
 
 def test_what_was_sent_again_is_what_the_kernels_of_both_ends_counted() -> None:
     ends = {"client-0": {"kernel.RetransSegs": 3, "kernel.OutSegs": 9}, "server-0": {"kernel.RetransSegs": 37}}
     requests, stream = {"requests": 100, "retransmitted": 2}, {"requests": 0, "payload": 4 * MIB, "retransmitted": 2}
-    assert traits_of({**ends, "trace-0": requests})["retransmitted"] == 0.4
-    assert traits_of({**ends, "trace-0": stream})["stream_retransmitted"] == 10
+    assert covariates_of({**ends, "trace-0": requests})["retransmitted"] == 0.4
+    assert covariates_of({**ends, "trace-0": stream})["stream_retransmitted"] == 10
     # One of them did not tell.
-    assert "retransmitted" not in traits_of({**ends, "server-0": {"captured": 5}, "trace-0": requests})
+    assert "retransmitted" not in covariates_of({**ends, "server-0": {"captured": 5}, "trace-0": requests})
 
 
 # ── What was used ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -65,7 +65,7 @@ def of_usage(lead: float, servers: int = 1, events: float | None = None, **respo
     place = {"seconds": seconds, **{name: value * 10 / seconds for name, value in USED.items()}}
     host = {"seconds": seconds, "exits": 1_000 * 10 / seconds}
     observed = {"usage": {"host": host, **{f"server-{index}": place for index in range(servers)}}}
-    return traits(observed, responses, events)
+    return covariates(observed, responses, events)
 
 
 @pytest.mark.parametrize("lead", [0.0, 0.25, 2.0])
@@ -85,7 +85,7 @@ def test_requests_under_way_at_the_end_of_a_closed_loop_are_among_those_that_use
     seconds = 0.25 + 5 + latency
     place = {"seconds": seconds, "interrupts": 2 * (in_window + late) / seconds}
     responses = {"throughput": rate(in_window / 5), "transactions": count(in_window)}
-    assert traits({"usage": {"server-0": place}}, responses, in_window + late)["interrupts"] == pytest.approx(2)
+    assert covariates({"usage": {"server-0": place}}, responses, in_window + late)["interrupts"] == pytest.approx(2)
 
 
 def test_error_pages_are_among_the_requests_that_used_something() -> None:
@@ -109,5 +109,5 @@ def test_bytes_are_no_requests() -> None:
 def test_what_was_used_is_shared_out_to_events_by_their_rate() -> None:
     """A program that makes them waits for nobody."""
     place = {"seconds": 10.0, **USED}
-    told = traits({"usage": {"server-0": place}}, {"events": rate(100)}, 1_003)
+    told = covariates({"usage": {"server-0": place}}, {"events": rate(100)}, 1_003)
     assert told["interrupts"] == 50 and told["kernel_time"] == pytest.approx(0.004)

@@ -122,7 +122,7 @@ def count_by_kernels(
 
 
 @dataclass(frozen=True, slots=True)
-class Trait:
+class Covariate:
     name: str
     """As data files have it."""
     title: str
@@ -141,7 +141,7 @@ class Trait:
     """A difference of what may well be none: of segments that were sent again, say."""
 
     @property
-    def of_events(self) -> Trait:
+    def of_events(self) -> Covariate:
         """The same where what is served are no requests."""
         return replace(self, title=self.title.replace("for each request", "for each event"))
 
@@ -275,15 +275,15 @@ def _make_seldom(
     unit: str = "",
     slight: float = _SELDOM,
     least: float = 0.0,
-) -> Trait:
+) -> Covariate:
     """Of what may well be none, and has no ratio then."""
-    return Trait(name, title, of, unit, slight, least, "difference")
+    return Covariate(name, title, of, unit, slight, least, "difference")
 
 
 _OF_PACKETS = (
-    Trait("packets", "packets for each request", count_each("packets"), least=_HARDLY),
-    Trait("bytes", "bytes for each request", count_each("bytes"), "B", least=_HARDLY_BYTES),
-    Trait("segments", "segments of the server for each request", count_each("segments"), least=_HARDLY),
+    Covariate("packets", "packets for each request", count_each("packets"), least=_HARDLY),
+    Covariate("bytes", "bytes for each request", count_each("bytes"), "B", least=_HARDLY_BYTES),
+    Covariate("segments", "segments of the server for each request", count_each("segments"), least=_HARDLY),
     _make_seldom("super_segments", "super-segments for each request", count_each("coalesced"), least=_HARDLY),
     _make_seldom("acks", "bare ACKs of the client for each request", count_each("acks"), least=_HARDLY),
     _make_seldom("joined_writes", "small writes joined for each request", count_each("joined_writes"), least=_HARDLY),
@@ -304,8 +304,8 @@ _OF_PACKETS = (
         "segments that the client's kernel queued out of order for each request",
         count_by_kernels("TCPOFOQueue", "client-"),
     ),
-    Trait("stream_packets", "packets for each MiB", count_each_mebibyte("packets_per_mib"), least=_SELDOM),
-    Trait("stream_segments", "segments for each MiB", count_each_mebibyte("segments_per_mib"), least=_SELDOM),
+    Covariate("stream_packets", "packets for each MiB", count_each_mebibyte("packets_per_mib"), least=_SELDOM),
+    Covariate("stream_segments", "segments for each MiB", count_each_mebibyte("segments_per_mib"), least=_SELDOM),
     _make_seldom(
         "stream_super_segments", "super-segments for each MiB", count_each_mebibyte("coalesced_per_mib"), least=_SELDOM
     ),
@@ -318,27 +318,29 @@ _OF_PACKETS = (
     _make_seldom("stream_reordered", "segments that came late for each MiB", count_late(count_mebibytes)),
 )
 
-TRAITS = (
+COVARIATES = (
     *_OF_PACKETS,
-    Trait("network", "time of a request on the way, there and back", average_clients("network"), "s"),
-    Trait("server", "time of a request in the server", average_clients("server"), "s"),
+    Covariate("network", "time of a request on the way, there and back", average_clients("network"), "s"),
+    Covariate("server", "time of a request in the server", average_clients("server"), "s"),
     _make_seldom("transfer", "time in which a reply comes in", average_clients("transfer"), "s", 0.0),
-    Trait("interrupts", "interrupts in the server for each request", _rate("server-", "interrupts")),
-    Trait("context_switches", "context switches in the server for each request", _rate("server-", "context_switches")),
-    Trait("host_interrupts", "interrupts of the whole host for each request", _rate("host", "interrupts")),
-    Trait(
+    Covariate("interrupts", "interrupts in the server for each request", _rate("server-", "interrupts")),
+    Covariate(
+        "context_switches", "context switches in the server for each request", _rate("server-", "context_switches")
+    ),
+    Covariate("host_interrupts", "interrupts of the whole host for each request", _rate("host", "interrupts")),
+    Covariate(
         "host_context_switches",
         "context switches of the whole host for each request",
         _rate("host", "context_switches"),
     ),
     _make_seldom("exits", "exits of guests to the host's kernel for each request", _rate("host", "exits")),
-    Trait("kernel_time", "time of the server's CPUs in the kernel for each request", _time("sys"), "s"),
-    Trait("interrupt_time", "time of the server's CPUs in interrupts for each request", _time("irq", "soft"), "s"),
-    Trait("user_time", "time of the server's CPUs in programs for each request", _time("usr", "nice"), "s"),
+    Covariate("kernel_time", "time of the server's CPUs in the kernel for each request", _time("sys"), "s"),
+    Covariate("interrupt_time", "time of the server's CPUs in interrupts for each request", _time("irq", "soft"), "s"),
+    Covariate("user_time", "time of the server's CPUs in programs for each request", _time("usr", "nice"), "s"),
     _make_seldom("steal", "share of the time of the server's CPUs that was stolen", _stolen, "share", _SOME_TIME),
     _make_seldom("clock", "time by which the clocks of both ends differ", _clocks_apart, "s", _CLOSE),
     _make_seldom("idle", "share of the time of the server's CPUs that was idle", _share("idle"), "share", _SOME_TIME),
-    Trait("cpu_per_event", "CPU time of the host for each request", _response("cpu_per_event"), "s"),
+    Covariate("cpu_per_event", "CPU time of the host for each request", _response("cpu_per_event"), "s"),
 )
 """In the order in which they are told when nothing else tells them apart."""
 
