@@ -25,8 +25,8 @@ from tests.browser.driven import open_tab, start_browser
 from tests.dashboard_server import dashboard
 from tests.order import mock_run
 
+from nearmetal.run.dashboard_link import LiveNotes
 from nearmetal.run.events import Event, EventStream, TrialEnded
-from nearmetal.run.live import LiveNotes
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal

@@ -38,7 +38,7 @@ from nearmetal.fleet.cluster import reach_scheduler
 from nearmetal.fleet.controller import Controller
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask
 from nearmetal.fleet.engine import OnAFleet
-from nearmetal.fleet.orders import ARTIFACTS, EVENTS, BlockOrder
+from nearmetal.fleet.messages import ARTIFACTS, EVENTS, BlockOrder
 from nearmetal.model import HostSpec, Identity, Resolved, TrialAddress, TrialStatus, identify_assignment
 from nearmetal.run import session
 from nearmetal.run.block_lines import BlockFinished, write_event

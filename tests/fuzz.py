@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nearmetal import studies
-from nearmetal.by_hand.unpacking import unpack_archive
+from nearmetal.by_hand.copying import unpack_archive
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.planning.plan import make_plan
 from nearmetal.store import journal

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import simulated
 
+from nearmetal.analysis.assumptions import find_dependent_p, find_lopsided_p
 from nearmetal.analysis.contrasts import LOG_RESOLUTION
-from nearmetal.analysis.dependence import find_dependent_p
 from nearmetal.analysis.diagnostics import (
     ALARM_EXPLORATORY,
     ALARM_PRIMARY,
@@ -31,7 +31,6 @@ from nearmetal.analysis.diagnostics import (
 )
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.signed_rank import enough, signed_rank
-from nearmetal.analysis.symmetry import find_lopsided_p
 
 LEVEL = 0.05
 BLOCKS = (6, 8, 10, 12, 20, 40)

@@ -15,10 +15,9 @@ import sys
 
 import numpy as np
 
-from nearmetal.analysis.dependence import find_dependent_p
+from nearmetal.analysis.assumptions import find_dependent_p, find_lopsided_p
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.signed_rank import signed_rank
-from nearmetal.analysis.symmetry import find_lopsided_p
 
 LEVEL = 0.05
 BLOCKS = (8, 12, 20, 40)

@@ -22,9 +22,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from nearmetal import studies
-from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio, equivalence_of_ratios, judge
+from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio, equivalence_of_ratios
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.signed_rank import Floats, signed_rank
+from nearmetal.analysis.verdict_rules import judge
 from nearmetal.model import Plan
 from nearmetal.planning import plan as planning
 from nearmetal.study.study_file import read

@@ -14,9 +14,9 @@ from collections.abc import Callable
 import numpy as np
 import simulated
 
+from nearmetal.analysis.analyse import find_steps
 from nearmetal.analysis.contrasts import LOG_RESOLUTION
 from nearmetal.analysis.signed_rank import signed_rank
-from nearmetal.analysis.step_down import find_steps
 
 LEVEL = 0.05
 MOST_FALSE = 0.055

@@ -20,9 +20,9 @@ from simulated import ON_ONE_SITE
 
 from nearmetal.analysis import contrasts
 from nearmetal.analysis.contrasts import Criterion
-from nearmetal.analysis.degrees import judge
 from nearmetal.analysis.responses import Replicate, Value, kind_of
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.verdict_rules import judge
 from nearmetal.model import ContrastPlan
 
 LEVEL = 0.05

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 import simulated
 
-from nearmetal.analysis.contrasts import DECIDED, LOG_RESOLUTION, equivalence_of_ratios, judge
+from nearmetal.analysis.assumptions import find_lopsided_p
+from nearmetal.analysis.contrasts import DECIDED, LOG_RESOLUTION, equivalence_of_ratios
 from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import looks
 from nearmetal.analysis.signed_rank import signed_rank
-from nearmetal.analysis.symmetry import find_lopsided_p
+from nearmetal.analysis.verdict_rules import judge
 from nearmetal.model import Look
 
 LEVEL = 0.05

@@ -27,9 +27,9 @@ import simulated
 import stopping
 
 from nearmetal.analysis.contrasts import LOG_RESOLUTION
-from nearmetal.analysis.over_runs import compare_runs
 from nearmetal.analysis.rank_sum import BoundedValues, find_exact_ps, rank_sum
 from nearmetal.analysis.sequential import looks
+from nearmetal.analysis.several_runs import compare_runs
 from nearmetal.analysis.signed_rank import signed_rank
 
 AGAINST = "against its reference"

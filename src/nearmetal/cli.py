@@ -10,8 +10,8 @@ import click
 
 from nearmetal import __version__
 from nearmetal.commands.group import LazyGroup
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import ExitCode, LeftAtOnce, NearmetalError
-from nearmetal.plain import strip_controls
 from nearmetal.system import pipes, search_path
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

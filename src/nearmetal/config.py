@@ -41,8 +41,11 @@ class Limits:
     """Seconds. Nothing waits without one."""
 
     command: float = 30.0
+    """For a command that tells of no time of its own."""
     boot: float = 120.0
+    """For a machine to come up."""
     stop: float = 15.0
+    """For a program to end once it is told to."""
     trial_slack: float = 60.0
     """What a trial may take beyond the duration it declares."""
     proof: float = 10.0

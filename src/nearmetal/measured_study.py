@@ -1,23 +1,56 @@
 """A study measured from a script: `nearmetal.run_study(study)`."""
 
 import asyncio
+import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nearmetal.errors import HostCannot
+from nearmetal.errors import BadInput, HostCannot
 from nearmetal.model import Study
 from nearmetal.opened_run import Run
 from nearmetal.planning import evidence
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy, open_text, read_study
 from nearmetal.run import session
-from nearmetal.run.preparing import makes_machines
+from nearmetal.run.versions import makes_machines
 from nearmetal.say import ignore_text
 from nearmetal.study.resolve import resolve_treatments
-from nearmetal.study.toml_text import render_toml
 from nearmetal.system.interrupts import until_interrupted
+
+
+def render_toml(document: Mapping[str, object]) -> str:
+    """TOML of strings, booleans, numbers, sequences and mappings. BadInput, with the key's name, of anything else."""
+    return "".join(f"{_quote(name)} = {_render_value(value, name)}\n" for name, value in document.items())
+
+
+def _render_value(value: object, name: str) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _quote(value)
+        case float() if not math.isfinite(value):
+            return f"{value:f}"  # "inf" and "nan", as TOML has them
+        case int() | float():
+            return repr(value)
+        case Mapping():
+            inside = (f"{_quote(key)} = {_render_value(one, f'{name}.{key}')}" for key, one in value.items())
+            return f"{{ {', '.join(inside)} }}"
+        case Sequence() if not isinstance(value, bytes | bytearray):
+            return f"[{', '.join(_render_value(one, name) for one in value)}]"
+    raise BadInput(
+        f"{name}: a study has no value such as {value!r:.60}", "", "give text, a number, a list or a mapping"
+    )
+
+
+def _quote(text: object) -> str:
+    if not isinstance(text, str):
+        raise BadInput(f"{text!r:.60} is not the name of a key", "", "a study's keys are text")
+    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def run_study(

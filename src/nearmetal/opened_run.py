@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.installing import describe_install
+from nearmetal.package_install import describe_install
 from nearmetal.system.collection import without_collection
 
 if TYPE_CHECKING:
     from nearmetal.model import TrialRecord
-    from nearmetal.report.reading import ReportInput
-    from nearmetal.report.tidy import TidyTable
+    from nearmetal.report.report_input import ReportInput
+    from nearmetal.report.tidy_tables import TidyTable
     from nearmetal.store.manifest import Manifest
 
 Kind = Literal["polars", "pandas", "rows"]
@@ -38,7 +38,7 @@ class Run:
 
     def trials(self, kind: Kind | None = None) -> Any:
         """A row for each value that a trial measured; one without a value for a trial that measured none."""
-        from nearmetal.report.tidy import tabulate_trials
+        from nearmetal.report.tidy_tables import tabulate_trials
 
         with without_collection():
             manifest, records, _ = self._told
@@ -82,7 +82,7 @@ class Run:
 
     @cached_property
     def _read(self) -> "ReportInput":
-        from nearmetal.report.reading import defer_analysis
+        from nearmetal.report.report_input import defer_analysis
 
         return defer_analysis(*self._told, self._folder)
 
@@ -98,14 +98,14 @@ class Run:
         return {picture_name(chart, panel.name): dict(panel.spec) for chart in charts for panel in chart.panels}
 
     def _conclude(self, name: Literal["blocks", "contrasts"], kind: Kind | None) -> Any:
-        from nearmetal.report.tidy import make_table
+        from nearmetal.report.tidy_tables import make_table
 
         with without_collection():
             return _convert_table(make_table(self._read, name), kind)
 
 
 def _convert_table(table: "TidyTable", kind: Kind | None) -> Any:
-    from nearmetal.report.tidy import find_columns
+    from nearmetal.report.tidy_tables import find_columns
 
     kind = kind or _find_kind()
     if kind == "rows":

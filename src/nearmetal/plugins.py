@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nearmetal.errors import BadInput, HostCannot, message_of
 from nearmetal.in_short import in_short
-from nearmetal.installing import describe_install
+from nearmetal.package_install import describe_install
 
 if TYPE_CHECKING:
     from nearmetal.model import Environment, Observer, Treatment, Workload
@@ -37,7 +37,7 @@ _PROMISES: dict[Group, tuple[str, str]] = {
     "treatments": ("nearmetal.model", "Treatment"),
     "workloads": ("nearmetal.model", "Workload"),
     "observers": ("nearmetal.model", "Observer"),
-    "sections": ("nearmetal.report.reading", "SectionPlugin"),
+    "sections": ("nearmetal.report.report_input", "SectionPlugin"),
 }
 """The Protocol that says what plugins of a group are, by its name as they themselves: it may import what finds them."""
 _NAMED = 3

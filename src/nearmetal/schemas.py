@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.analysis.results import Analysis
+from nearmetal.analysis.run_comparison import Comparison
 from nearmetal.analysis.summary import Summary
-from nearmetal.analysis.two_runs import Comparison
 from nearmetal.by_hand.documents import Down, Ls, Up
 from nearmetal.console.manual import read_entries
 from nearmetal.dashboard.document import Serving
@@ -26,9 +26,9 @@ from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.planning.documents import PlanOutput, Studies
 from nearmetal.report.documents import ReportFiles
 from nearmetal.run import events
-from nearmetal.store.answered import QueryAnswer
 from nearmetal.store.calibration import Calibration
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.query_document import QueryAnswer
 from nearmetal.store.verify import Verification
 
 _OF_A_RUN: tuple[type[Document], ...] = (TrialRecord, Manifest)

@@ -12,7 +12,7 @@ from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from nearmetal.trace import events
 from nearmetal.trace import page as trace_page
-from nearmetal.trace.chosen import ChosenRequest
+from nearmetal.trace.request_choice import ChosenRequest
 from tests import journals, plausible_captures, plausible_run
 from tests.browser.chromium import NEEDED
 from tests.browser.driven import Page

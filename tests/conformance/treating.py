@@ -18,7 +18,7 @@ from nearmetal.model import (
     Provision,
     Site,
 )
-from nearmetal.run import making
+from nearmetal.run import machine_creation
 from nearmetal.run.boot_state import ProvisionedBoot
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
@@ -90,7 +90,7 @@ async def neighbours(lab: Lab, spec: MachineSpec, cpus: str) -> AsyncIterator[No
     (resolved,) = resolve_treatments(study)
     booted = ProvisionedBoot(resolved.model_copy(update={"server": spec}))
     try:
-        await making.start_neighbours(booted, Share((cpus,), ""), lab)
+        await machine_creation.start_neighbours(booted, Share((cpus,), ""), lab)
         yield
         for _, readback in await booted.surroundings.verify():
             assert readback.ok, readback.reason

@@ -21,7 +21,7 @@ from nearmetal.dashboard.run_view import RunView, number_of
 from nearmetal.report import formats
 from nearmetal.report.blocks import Chart, Table
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.store import query, runs
 from nearmetal.store.folder import RunFolder
 from tests.command_line import called
@@ -40,7 +40,7 @@ def tell(name: str, scratch: Path) -> dict[str, str]:
     """File name to content. Long answers and the charts are told by their SHA-256."""
     folder = RunFolder(scratch / name)
     shutil.copytree(HERE / name, folder.path, ignore=shutil.ignore_patterns("expected"))
-    report = read(folder)
+    report = read_run_input(folder)
     chapters = make_sections(report)
     study = report.manifest.study
     blocks = [block for section in chapters for block in section.blocks]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nearmetal.lab.image import Image
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.store.folder import RunFolder
 
 from .laboratory import study
@@ -59,7 +59,7 @@ async def told(folder: Path, engine: str, other: str) -> tuple[dict[str, Any], s
     """What each environment's disk lies on, and what the comparison warns of."""
     records = await study(folder, STUDY.format(engine=engine, other=other))
     assert {record.status for record in records} == {"ok"}, [record.reason for record in records]
-    run = read(RunFolder(folder))
+    run = read_run_input(RunFolder(folder))
     servers = [one for one in run.manifest.fairness if one.role == "server"]
     lies_on = {str(one.treatment["environment"]): one.facts.get("disk", {}).get("lies_on") for one in servers}
     return lies_on, {warning.code for contrast in run.analysis.contrasts for warning in contrast.warnings}

@@ -28,8 +28,8 @@ from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.qemu import privilege
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
-from nearmetal.run import standstill
-from nearmetal.run.vitals import read_vitals
+from nearmetal.run import pauses
+from nearmetal.run.machine_state import read_states
 from tests import own_image
 
 from .conftest import Make, Notes
@@ -146,15 +146,13 @@ async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: st
     client.pause(machine.id)
     client.unpause(machine.id)
     machines = [other, machine]
-    before, since = await read_vitals(machines, {}), time.time()
+    before, since = await read_states(machines, {}), time.time()
     await asyncio.sleep(0.5)
-    assert await standstill.explain_standstill(machines, before, await read_vitals(machines, {}), since) is None
+    assert await pauses.explain_stall(machines, before, await read_states(machines, {}), since) is None
     client.pause(machine.id)
     await asyncio.sleep(1.5)
     client.unpause(machine.id)
-    assert f"{machine.name} stood still for 1." in str(
-        await standstill.explain_standstill(machines, before, before, since)
-    )
+    assert f"{machine.name} stood still for 1." in str(await pauses.explain_stall(machines, before, before, since))
 
 
 async def test_two_containers_meet_on_the_switch(make: Make) -> None:

@@ -23,9 +23,9 @@ from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Finding, Handle, Machine, MachineSpec, Order, Provision, TrialStatus
-from nearmetal.run import standstill
+from nearmetal.run import pauses
 from nearmetal.run.events import Event, Step
-from nearmetal.run.vitals import read_vitals
+from nearmetal.run.machine_state import read_states
 from tests.existing_domain import ExistingDomain, existing_domain
 from tests.libvirt_network import LibvirtNetwork
 from tests.order import mock_run
@@ -126,18 +126,16 @@ async def test_one_that_is_off_is_started_and_shut_down_again(domain: ExistingDo
 
 async def a_pause_is_told(domain: ExistingDomain, machine: Machine) -> None:
     """By the clock inside, which stands meanwhile: nothing else in the guest, or of it afterwards, tells."""
-    before, since = await read_vitals([machine], {}), time.time()
+    before, since = await read_states([machine], {}), time.time()
     await asyncio.sleep(1.5)
-    before, first = await read_vitals([machine], {}), before
-    assert await standstill.explain_standstill([machine], first, before, since) is None
+    before, first = await read_states([machine], {}), before
+    assert await pauses.explain_stall([machine], first, before, since) is None
     domain.network.virsh("suspend", domain.name)
     await asyncio.sleep(4)  # longer than it takes to ask on a busy host, which is left out
     domain.network.virsh("resume", domain.name)
-    after = await read_vitals([machine], {})
-    assert standstill.measure_standstill(before[0].clock, after[0].clock) > 0
-    assert f"{machine.name} stood still for " in str(
-        await standstill.explain_standstill([machine], before, after, since)
-    )
+    after = await read_states([machine], {})
+    assert pauses.measure_stall(before[0].clock, after[0].clock) > 0
+    assert f"{machine.name} stood still for " in str(await pauses.explain_stall([machine], before, after, since))
 
 
 async def one_that_runs_goes_on(domain: ExistingDomain, notes: Notes) -> None:

@@ -26,7 +26,7 @@ from nearmetal.lab.image.own import ImageSource, build_own
 from nearmetal.lab.lock import LOCK_FILE
 from nearmetal.lab.qemu import identity
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
-from nearmetal.report import reading
+from nearmetal.report import report_input
 from nearmetal.run import runner
 from nearmetal.run.events import Event, TrialEnded, TrialStarted
 from nearmetal.store.folder import RunFolder
@@ -424,7 +424,7 @@ async def suffer(line: Line, kind: str, head: str, folder: Path, monkeypatch: py
         assert bad and all(re.fullmatch(line.found, describe_fault(record)) for record in bad), line.found
         assert all(re.search(line.words, str(record.reason)) for record in bad), line.words
         assert took is None or took < DURATION + NOTICED
-        verdicts = {one.verdict for one in reading.read(RunFolder(folder)).analysis.contrasts}
+        verdicts = {one.verdict for one in report_input.read_run_input(RunFolder(folder)).analysis.contrasts}
         assert verdicts <= {"undecided", "withdrawn"}
     return {name.rpartition("-")[0] for name in misfortune.names}
 

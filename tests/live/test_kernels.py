@@ -6,7 +6,7 @@ import pytest
 
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialStatus, is_per_namespace
-from nearmetal.report import reading
+from nearmetal.report import report_input
 from nearmetal.store.folder import RunFolder
 from nearmetal.study.kernel_table import TABLE
 
@@ -52,7 +52,7 @@ async def test_cubic_is_had_at_both_ends_also_where_namespaces_may_not_set_it(tm
             "client": "cubic",
         }
         assert "change-refused" not in {warned.code for warned in record.warnings}
-    found = reading.read(RunFolder(tmp_path / "run"))
+    found = report_input.read_run_input(RunFolder(tmp_path / "run"))
     assert {one.facts["sysctls"][CONTROL] for one in found.manifest.fairness} == {"cubic"}
     assert found.analysis.contrasts
     assert not any(CONTROL in name for one in found.analysis.contrasts for name in one.confounded_by)
@@ -67,7 +67,7 @@ async def test_where_nothing_is_aligned_congestion_control_confounds(tmp_path: P
     text = f'{unaligned[0]}[kernel]\nalign = "off"\n{link}{unaligned[2].partition("[[workloads]]")[2]}'
     records = await study(tmp_path / "run", text)
     assert {record.status for record in records} == {TrialStatus.OK}, [record.reason for record in records]
-    found = reading.read(RunFolder(tmp_path / "run"))
+    found = report_input.read_run_input(RunFolder(tmp_path / "run"))
     assert {one.facts["sysctls"][CONTROL] for one in found.manifest.fairness} == {"cubic", of_host(CONTROL)}
     assert any(CONTROL in name for one in found.analysis.contrasts for name in one.confounded_by)
 

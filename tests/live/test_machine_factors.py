@@ -11,7 +11,7 @@ from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec, TrialStatus
-from nearmetal.report import reading
+from nearmetal.report import report_input
 from nearmetal.store.folder import RunFolder
 
 from . import debian, laboratory, later_kernel
@@ -117,7 +117,7 @@ async def test_two_kernels_of_different_releases_are_compared(lab_image: Image, 
     assert len(set(releases.values())) == 2
     for one in records:
         assert one.readback["resources"]["kernel"] == releases[str(one.trial.treatment["kernel"])]
-    found = reading.read(RunFolder(tmp_path / "run"))
+    found = report_input.read_run_input(RunFolder(tmp_path / "run"))
     assert {fact.facts["kernel"]["release"] for fact in found.manifest.fairness} >= set(releases.values())
 
 

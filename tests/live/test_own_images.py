@@ -164,12 +164,12 @@ async def test_a_run_with_an_image_without_what_gets_us_in_says_so(
 async def test_a_run_says_that_its_machines_are_made_of_different_images(
     client: ContainerEngine, tmp_path: Path, lab_image: Image
 ) -> None:
-    from nearmetal.report.reading import read
+    from nearmetal.report.report_input import read_run_input
     from nearmetal.store.folder import RunFolder
 
     records = await laboratory.study(tmp_path / "run", STUDY.format(image=REFERENCE))
     assert [record.status for record in records] == ["ok", "ok"], [record.reason for record in records]
-    (row,) = [row for row in read(RunFolder(tmp_path / "run")).analysis.fairness if row.group == "image"]
+    (row,) = [row for row in read_run_input(RunFolder(tmp_path / "run")).analysis.fairness if row.group == "image"]
     id = client.client.inspect_image(REFERENCE)["Id"].removeprefix("sha256:")[:12]
     assert set(row.values.values()) == {f"lab {lab_image.digest[:12]}", f"{REFERENCE} {id}"}
 

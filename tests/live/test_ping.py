@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from nearmetal.lab.image import Image
 from nearmetal.model import LinkSpec, WorkloadSpec
-from nearmetal.run.under import LoadBeneath
+from nearmetal.run.background_load import BackgroundLoad
 from nearmetal.study.resolve import build_workload, resolve_workload
 from tests.unit.test_workloads_live import life_on
 
@@ -44,7 +44,7 @@ async def test_packets_wait_behind_a_load_and_not_after_it(made: Made) -> None:
     stage = await made.stage(LinkSpec(rate=10e6), "host")
     ping = WorkloadSpec.model_validate({"name": "delay", "kind": "ping", "duration": "2s", "timeout": "5s"})
     pages = {"name": "pages", "kind": "http", "server": "probe", "body": "100KiB", "warmup": "100ms"}
-    beneath = LoadBeneath(resolve_workload(WorkloadSpec.model_validate(pages)), build_workload(ping))
+    beneath = BackgroundLoad(resolve_workload(WorkloadSpec.model_validate(pages)), build_workload(ping))
     try:
         await beneath.start_load(stage)
         loaded = await life_on(stage, kind="ping", duration="2s", timeout="5s")

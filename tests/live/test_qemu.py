@@ -26,9 +26,9 @@ from nearmetal.lab.qemu import accelerator, arguments, files, lacking, machine_t
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialStatus
-from nearmetal.run import standstill
+from nearmetal.run import pauses
 from nearmetal.run.events import Event, Step
-from nearmetal.run.vitals import read_vitals
+from nearmetal.run.machine_state import read_states
 from tests.conformance import killing
 from tests.conftest import OWN_CPU
 from tests.guests import GUEST
@@ -256,15 +256,15 @@ async def test_a_monitor_that_was_stopped_is_told_and_one_that_is_killed_is_lost
     """The guest's clock goes on while it is stopped, and jumps: it lacks nothing afterwards."""
     machine = await make(spec())
     (pid,) = monitors(machine.name)
-    before, since = await read_vitals([machine], {}), time.time()
-    assert await standstill.explain_standstill([machine], before, await read_vitals([machine], {}), since) is None
+    before, since = await read_states([machine], {}), time.time()
+    assert await pauses.explain_stall([machine], before, await read_states([machine], {}), since) is None
     os.kill(pid, signal.SIGSTOP)
     await asyncio.sleep(1.5)
     os.kill(pid, signal.SIGCONT)
-    told = await standstill.explain_standstill([machine], before, await read_vitals([machine], {}), since)
+    told = await pauses.explain_stall([machine], before, await read_states([machine], {}), since)
     assert told and f"the server {machine.name} stood still" in told
-    before, since = await read_vitals([machine], {}), time.time()
-    assert await standstill.explain_standstill([machine], before, before, since) is None, "it is told once"
+    before, since = await read_states([machine], {}), time.time()
+    assert await pauses.explain_stall([machine], before, before, since) is None, "it is told once"
     waiting = asyncio.create_task(machine.exec(["sleep", "300"]))
     await asyncio.sleep(1)
     os.kill(pid, signal.SIGKILL)

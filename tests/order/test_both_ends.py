@@ -10,7 +10,7 @@ from nearmetal.lab.mock.programs import Call
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, MachineSpec, Resolved, TrialStatus
 from nearmetal.planning import plan
-from nearmetal.run import boot, shape
+from nearmetal.run import boot, site_resources
 from tests.order import mock_run
 from tests.unit.study_text import refused
 
@@ -78,19 +78,19 @@ def test_each_client_has_as_many_cpus_as_it_is_to_have_in_turn() -> None:
     (one,) = resolved(
         SAME.replace('["base", "slow"]', '["base"]').replace("[clients]", "[clients]\nvcpus = 2\ncount = 3")
     )
-    assert shape.client_cpus(one, Share(("7",), "0-3")) == ["0-1", "2-3", "0-1"]
-    assert shape.client_cpus(one, Share(("7",), "0-2")) == ["0-1", "0,2", "1-2"]
-    assert shape.client_cpus(one, Share(("7",), "0")) == ["0", "0", "0"]
+    assert site_resources.client_cpus(one, Share(("7",), "0-3")) == ["0-1", "2-3", "0-1"]
+    assert site_resources.client_cpus(one, Share(("7",), "0-2")) == ["0-1", "0,2", "1-2"]
+    assert site_resources.client_cpus(one, Share(("7",), "0")) == ["0", "0", "0"]
     shared = one.model_copy(update={"clients": one.clients.model_copy(update={"has_own_cpus": False})})
-    assert shape.client_cpus(shared, Share(("7",), "0-3")) == ["0-3"] * 3
-    assert shape.make_client_spec(shared, "0-3").vcpus == 4
+    assert site_resources.client_cpus(shared, Share(("7",), "0-3")) == ["0-3"] * 3
+    assert site_resources.make_client_spec(shared, "0-3").vcpus == 4
 
 
 def test_clients_with_keys_of_their_own_in_another_environment_keep_the_rest_as_it_was() -> None:
     text = SAME.replace('environment = "same"', 'environment = "mock"\nnic = "e1000"')
     for one in resolved(text):
         assert one.clients.machine == MachineSpec(nic="e1000", memory=2**30)
-        assert shape.make_client_spec(one, "0-2").vcpus == 3
+        assert site_resources.make_client_spec(one, "0-2").vcpus == 3
 
 
 async def test_both_ends_are_made_and_read_back(tmp_path: Path) -> None:

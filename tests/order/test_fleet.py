@@ -19,7 +19,7 @@ from pydantic import ValidationError
 import nearmetal
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.fleet import cluster, controller, dask, orders, pieces, worker
+from nearmetal.fleet import block_pieces, cluster, controller, dask, messages, worker
 from nearmetal.fleet.assignment import assign_site
 from nearmetal.fleet.engine import OnAFleet
 from nearmetal.model import TrialRecord, TrialStatus
@@ -195,7 +195,7 @@ async def test_a_controller_that_is_killed_while_it_writes_a_block_down_leaves_n
 
 
 async def test_large_files_come_home_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "CHUNK", 1000)
+    monkeypatch.setattr(block_pieces, "CHUNK", 1000)
     with standing("a") as address:
         await run(tmp_path / "run", mock_run.STUDY, address)
     check_whole(tmp_path / "run")
@@ -205,10 +205,10 @@ async def test_what_came_home_though_its_fetching_was_cancelled_is_not_fetched_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = b"{}\n"
-    file = orders.SpooledFile(path=orders.EVENTS, size=len(content), sha256=hashlib.sha256(content).hexdigest())
-    spool = orders.Spool(is_running=False, files=(file,))
-    piece = pieces.Piece(0, 0, 1, "here", tmp_path / "ahead" / "0-0-1-here")
-    keeping, keep, asked = threading.Event(), pieces._keep, 0
+    file = messages.SpooledFile(path=messages.EVENTS, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    spool = messages.Spool(is_running=False, files=(file,))
+    piece = block_pieces.Piece(0, 0, 1, "here", tmp_path / "ahead" / "0-0-1-here")
+    keeping, keep, asked = threading.Event(), block_pieces._keep, 0
 
     class Site:
         async def ask_site(self, *_: object) -> list[bytes]:
@@ -221,15 +221,15 @@ async def test_what_came_home_though_its_fetching_was_cancelled_is_not_fetched_a
         time.sleep(0.2)
         keep(*given)
 
-    monkeypatch.setattr(pieces, "_keep", keep_slowly)
+    monkeypatch.setattr(block_pieces, "_keep", keep_slowly)
     fleet = cast(cluster.Fleet, Site())
-    fetching = asyncio.create_task(pieces.fetch_piece(fleet, "run", piece, spool))
+    fetching = asyncio.create_task(block_pieces.fetch_piece(fleet, "run", piece, spool))
     await asyncio.to_thread(keeping.wait)
     fetching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await fetching
-    await pieces.fetch_piece(fleet, "run", piece, spool)
-    assert (asked, (piece.folder / orders.EVENTS).read_bytes()) == (1, content)
+    await block_pieces.fetch_piece(fleet, "run", piece, spool)
+    assert (asked, (piece.folder / messages.EVENTS).read_bytes()) == (1, content)
 
 
 async def test_blocks_that_waited_for_a_late_one_are_written_down_bit_by_bit(
@@ -237,12 +237,12 @@ async def test_blocks_that_waited_for_a_late_one_are_written_down_bit_by_bit(
 ) -> None:
     """In between sites are given blocks."""
     monkeypatch.setattr(controller, "COMMITS", 1)
-    fetch, give = pieces.fetch_piece, controller.Controller._give_blocks
+    fetch, give = block_pieces.fetch_piece, controller.Controller._give_blocks
     others_at_home = asyncio.Event()
     home = 0
     course: list[str] = []
 
-    async def fetch_late(fleet: cluster.Fleet, run: str, piece: pieces.Piece, spool: orders.Spool) -> None:
+    async def fetch_late(fleet: cluster.Fleet, run: str, piece: block_pieces.Piece, spool: messages.Spool) -> None:
         nonlocal home
         if piece.block == 0:
             await others_at_home.wait()
@@ -379,9 +379,9 @@ def test_another_dask_is_refused() -> None:
     ["../x", "artifacts/../../x/y", "/etc/passwd", "artifacts/x", "artifacts//x/y", "artifacts/./x", "stderr.txt"],
 )
 def test_a_site_names_files_of_its_spool_alone(path: str) -> None:
-    orders.SpooledFile(path="artifacts/trial/load-0.json", size=1, sha256="")
+    messages.SpooledFile(path="artifacts/trial/load-0.json", size=1, sha256="")
     with pytest.raises(ValidationError):
-        orders.SpooledFile(path=path, size=1, sha256="")
+        messages.SpooledFile(path=path, size=1, sha256="")
 
 
 async def test_a_scheduler_that_goes_ends_the_run_which_can_be_resumed(tmp_path: Path) -> None:

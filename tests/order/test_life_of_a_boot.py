@@ -16,7 +16,7 @@ from nearmetal.lab.changes.ledger import Ledger, ledgers_folder
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.world import World
 from nearmetal.model import Completed, Handle, Level, Measurement, Readback, Stage, TrialStatus
-from nearmetal.report import reading
+from nearmetal.report import report_input
 from nearmetal.run.events import (
     BlockEnded,
     BootEnded,
@@ -306,7 +306,7 @@ async def test_a_run_of_fixed_blocks_ends_when_nothing_is_left_that_can_be_compa
     assert {record.trial.block for record in records} == {0, 1, 2, 3}
     listed, _ = runs.list_entries([tmp_path / "run"])
     assert (listed[0].state, listed[0].planned) == ("ended", 10), "all of the plan, however few of it ran"
-    analysis = reading.read(RunFolder(tmp_path / "run")).analysis
+    analysis = report_input.read_run_input(RunFolder(tmp_path / "run")).analysis
     warnings = {one.code: one.text for one in analysis.warnings}
     assert warnings["nothing-to-compare"] == "the run ended after 4 blocks: nothing was left that can be compared"
     assert "blocks-missing" not in warnings

@@ -11,7 +11,7 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
-from nearmetal.run import block_child, preparing, runner, session
+from nearmetal.run import block_child, runner, session, versions
 from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
@@ -234,7 +234,7 @@ async def test_a_host_that_is_lost_before_any_trial_ends_the_command_and_blames_
 
     folder = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(preparing, "prepare_environments", lose_host)
+        patched.setattr(versions, "prepare_environments", lose_host)
         for again in (mock_run.run, mock_run.resume):
             with pytest.raises(Unreachable, match="far: its SSH connection is gone") as told:
                 await again(folder)

@@ -11,9 +11,9 @@ import pytest
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.lab.changes import ledger
 from nearmetal.model import Cause, TrialRecord, TrialStatus
-from nearmetal.report import reading as report
+from nearmetal.report import report_input as report
 from nearmetal.report.write import render
-from nearmetal.run import boot, looks
+from nearmetal.run import boot, runner
 from nearmetal.run.blame import Fault
 from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withdrawn
 from nearmetal.run.runner import RunCourse
@@ -120,7 +120,7 @@ async def test_a_treatment_that_is_withdrawn_is_not_waited_for(tmp_path: Path) -
     assert looked(events) == [(3, 0, True)]
     assert {record.trial.block for record in records} == {0, 1, 2}
     assert sum(record.status is TrialStatus.OK for record in records) > 0
-    (contrast,) = report.read(RunFolder(tmp_path / "run")).analysis.contrasts
+    (contrast,) = report.read_run_input(RunFolder(tmp_path / "run")).analysis.contrasts
     assert (contrast.verdict, contrast.reason) == (Verdict.WITHDRAWN, None)
     listed, _ = runs.list_entries([tmp_path / "run"])
     assert (listed[0].state, listed[0].planned) == ("ended", 6)
@@ -156,7 +156,7 @@ def change(folder: Path, of_line: Callable[[dict[str, Any]], list[dict[str, Any]
     journal = RunFolder(folder).journal
     with journals.changed(journal) as lines:
         lines[:] = [new for line in lines for new in of_line(line)]
-    return [one for one in report.read(RunFolder(folder)).analysis.contrasts if one.primary]
+    return [one for one in report.read_run_input(RunFolder(folder)).analysis.contrasts if one.primary]
 
 
 def nearly_decided(line: dict[str, Any]) -> list[dict[str, Any]]:
@@ -237,7 +237,7 @@ async def test_the_report_says_when_no_look_could_decide_anything(tmp_path: Path
 
 def test_a_look_is_none_where_the_plan_has_none(stopped: Path) -> None:
     folder = RunFolder(stopped)
-    assert looks.look_after(7, folder.read_manifest(), list(read_records(folder.journal)), []) is None
+    assert runner.look_after(7, folder.read_manifest(), list(read_records(folder.journal)), []) is None
 
 
 def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(stopped: Path) -> None:

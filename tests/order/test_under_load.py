@@ -8,7 +8,7 @@ import pytest
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
 from nearmetal.model import Completed, TrialRecord, TrialStatus, WorkloadSpec
-from nearmetal.run import runner, session, under
+from nearmetal.run import background_load, runner, session
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records as records_of
 from nearmetal.study.files import FileReader
@@ -41,7 +41,7 @@ blocks = 1
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "MOST_ATTEMPTS", 1)
-    monkeypatch.setattr(under, "SETTLED", 0.1)
+    monkeypatch.setattr(background_load, "SETTLED", 0.1)
 
 
 async def ran(folder: Path) -> dict[str, TrialRecord]:
@@ -106,4 +106,4 @@ def test_a_load_of_iperf3_goes_on_for_as_long_as_what_is_measured() -> None:
             {"name": "delay", "kind": "ping", "duration": "600s", "under": "stream"},
         )
     )
-    assert under.LoadBeneath(load, build_workload(ping)).name == "stream"
+    assert background_load.BackgroundLoad(load, build_workload(ping)).name == "stream"

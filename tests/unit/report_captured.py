@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from nearmetal.report.blocks import Notice, Section, Table
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.report.sections.why import plugin as why
 from nearmetal.report.terminal import why_lines
 from tests import plausible_run

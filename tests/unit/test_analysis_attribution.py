@@ -6,19 +6,19 @@ from collections.abc import Sequence
 import pytest
 
 from nearmetal.analysis import attribution
-from nearmetal.analysis.attribution import TraitContrast, attributed
+from nearmetal.analysis.attribution import CovariateContrast, attributed
+from nearmetal.analysis.covariates import Covariate
 from nearmetal.analysis.responses import Replicate
-from nearmetal.analysis.traits import Trait
 from nearmetal.model import Scale
-from nearmetal.report.why_figures import count_by_chance, list_values, show_difference
+from nearmetal.report.explanations import count_by_chance, list_values, show_difference
 from tests.analysed import ratio, record
 
 
 def compare(
     monkeypatch: pytest.MonkeyPatch, scale: Scale, treatment: Sequence[float], reference: Sequence[float]
-) -> TraitContrast | None:
-    trait = Trait("calls", "calls", lambda record: record.responses["calls"].value, scale=scale)
-    monkeypatch.setattr(attribution, "TRAITS", (trait,))
+) -> CovariateContrast | None:
+    covariate = Covariate("calls", "calls", lambda record: record.responses["calls"].value, scale=scale)
+    monkeypatch.setattr(attribution, "COVARIATES", (covariate,))
     sides = [
         [
             Replicate(block, 0, 0.0, (record(name, block, {"calls": ratio(value)}),), {})

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nearmetal.analysis.analyse import analyse
-from nearmetal.analysis.failures import mcnemar_p
+from nearmetal.analysis.faults import mcnemar_p
 from nearmetal.analysis.responses import arms_of
 from nearmetal.analysis.results import Analysis, Contrast, Failures, Verdict
 from nearmetal.analysis.signed_rank import enough, signed_rank

@@ -14,7 +14,7 @@ from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import correlation_of, looks
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.student import find_student_quantile
-from nearmetal.run.looks import look_after
+from nearmetal.run.runner import look_after
 from nearmetal.store.manifest import Manifest
 from tests.analysed import PRIMARIES, codes, manifest, only, wobble
 from tests.analysed import whole_run as made_up

@@ -13,7 +13,7 @@ from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.sites import find_agreement_p
 from nearmetal.report import words
 from nearmetal.report.blocks import Table
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections import sites
 from tests import plausible_run
 from tests.analysed import manifest, only, ratio, record, run
@@ -103,7 +103,7 @@ def test_failures_of_one_site_alone_are_seen() -> None:
 
 
 def test_the_report_has_a_row_for_each_site(tmp_path: Path) -> None:
-    read_run = read(plausible_run.make(tmp_path / "run", blocks=2))
+    read_run = read_run_input(plausible_run.make(tmp_path / "run", blocks=2))
     assert sites.plugin.render(read_run) is None
     contrast = measured({"a": 0.02, "b": 0.10, "c": 0.18}, 12)
     told = replace(read_run, analysis=read_run.analysis.model_copy(update={"contrasts": (contrast,)}))

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from nearmetal.analysis.analyse import analyse
+from nearmetal.analysis.analyse import analyse, find_steps
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.analysis.step_down import find_steps
 from tests.analysed import PRIMARIES, manifest, record
 from tests.analysed import ratio as response
 

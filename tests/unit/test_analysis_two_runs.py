@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nearmetal.analysis import two_runs
-from nearmetal.analysis.apart import apart
+from nearmetal.analysis import run_comparison
 from nearmetal.analysis.changes import ResponseChange
 from nearmetal.analysis.gates import parse_gate
 from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.results import Verdict
-from nearmetal.analysis.two_runs import Comparison, StoredRun, is_worse
+from nearmetal.analysis.run_comparison import Comparison, StoredRun, is_worse
+from nearmetal.analysis.run_differences import list_differences
 from nearmetal.model import Blame, Response, TrialStatus
 from nearmetal.store.folder import RunFolder
 from tests.analysed import manifest, plain, ratio, record, whole_run, wobble
@@ -34,7 +34,7 @@ def steady(block: int, arm: str) -> float:
 
 
 def compare(before: StoredRun, after: StoredRun, *gates: str) -> Comparison:
-    return two_runs.compare([before], [after], gates=[parse_gate(one) for one in gates])
+    return run_comparison.compare([before], [after], gates=[parse_gate(one) for one in gates])
 
 
 def changes(before: StoredRun, after: StoredRun) -> dict[str, ResponseChange]:
@@ -141,7 +141,7 @@ def test_a_run_of_root_and_one_without_are_told_apart() -> None:
     ]
     told = [(one.run, one.text) for one in found.warnings if one.code == "rootless"]
     assert told == [("after", "host and docker ran without root: no limit; no count")]
-    assert list(apart(ordinary.manifest, ordinary.manifest)) == []
+    assert list(list_differences(ordinary.manifest, ordinary.manifest)) == []
 
 
 def test_a_run_whose_container_kept_something_from_it_says_so() -> None:
@@ -183,7 +183,7 @@ def test_what_is_the_same_is_not_among_what_is_not() -> None:
     programs = {"binaries": {"/usr/sbin/lighttpd": "0c" * 32, "/usr/bin/sysbench": "1d" * 32}}
     with_programs = [facts.model_copy(update={"facts": {**facts.facts, **programs}}) for facts in known.fairness]
     same = known.model_copy(update={"fairness": tuple(with_programs)})
-    assert with_programs and list(apart(same, same)) == []
+    assert with_programs and list(list_differences(same, same)) == []
 
 
 @pytest.mark.filterwarnings("error")
@@ -495,7 +495,7 @@ def shifted(shift: float, salt: int = 0, **design: Any) -> StoredRun:
 
 
 def costs_of(before: list[StoredRun], after: list[StoredRun], *gates: str) -> tuple[ResponseChange, Comparison]:
-    found = two_runs.compare(before, after, gates=[parse_gate(one) for one in gates])
+    found = run_comparison.compare(before, after, gates=[parse_gate(one) for one in gates])
     return next(change for change in found.changes if change.of == "contrast"), found
 
 
@@ -548,7 +548,7 @@ def test_a_run_without_a_value_is_told_and_the_others_are_judged() -> None:
 
 def test_a_run_of_another_study_among_them_leaves_what_all_share() -> None:
     other = manifest(["host", "podman"])
-    found = two_runs.compare([shifted(0.0), StoredRun(other, [])], [shifted(0.0), shifted(0.0)])
+    found = run_comparison.compare([shifted(0.0), StoredRun(other, [])], [shifted(0.0), shifted(0.0)])
     assert {change.treatment["environment"] for change in found.changes} == {"host"}
     assert {(one.of, one.run, one.treatment["environment"]) for one in found.alone} == {
         ("treatment", "before", "docker"),

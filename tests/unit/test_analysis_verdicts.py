@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal.analysis.analyse import analyse
-from nearmetal.analysis.contrasts import judge
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.summary import summary
+from nearmetal.analysis.verdict_rules import judge
 from nearmetal.model import (
     Response,
     Study,

@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.diagnostics import position_p
-from nearmetal.analysis.disturbed import ELSEWHERE
+from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.results import Verdict
 from nearmetal.model import TrialStatus, Warned
 from tests.analysed import PAIR, PRIMARIES, codes, manifest, only, ratio, record, run, whole_run, wobble
@@ -96,7 +96,7 @@ def test_a_host_that_was_busy_in_one_way_or_another_is_told_of_both() -> None:
         for block in range(4)
         for arm in PAIR
     ]
-    told = [one.text.partition(":")[0] for one in run(manifest(), records).warnings if one.code in ELSEWHERE]
+    told = [one.text.partition(":")[0] for one in run(manifest(), records).warnings if one.code in INTERFERENCE]
     assert told == ["the host spent 60 % elsewhere, in 2 of 8 trials", "denied 9 %, in 2 of 8 trials"]
 
 

@@ -32,7 +32,7 @@ from nearmetal.say import Say
 from tests.command_line import call, called, forked
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
-from tests.unit.test_missing import KeepingFree
+from tests.unit.test_unavailable_treatments import KeepingFree
 
 
 def listed() -> list[dict[str, Any]]:

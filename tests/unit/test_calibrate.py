@@ -13,20 +13,19 @@ import pytest
 
 from nearmetal import schemas
 from nearmetal.analysis.analyse import analyse
-from nearmetal.analysis.calibrate import calibrate
-from nearmetal.analysis.known_difference import find_known_difference
+from nearmetal.analysis.calibrate import calibrate, find_known_difference
 from nearmetal.analysis.responses import BOOT, arms_of_study
 from nearmetal.analysis.results import Verdict
-from nearmetal.analysis.sight import Evidence, sights
+from nearmetal.analysis.sensitivity import Evidence, find_sensitivities
 from nearmetal.model import Assignment, Response, Study, TrialRecord, TrialStatus
 from nearmetal.planning import plan as planning
 from nearmetal.planning import power_words
 from nearmetal.report.blocks import Badge, Table
-from nearmetal.report.reading import ReportInput
-from nearmetal.report.reading import read as read_run
+from nearmetal.report.report_input import ReportInput
+from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.store import calibrations
-from nearmetal.store.calibration import Calibration, Noise, Sight
+from nearmetal.store.calibration import Calibration, Noise, Sensitivity
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.study.study_file import read
@@ -423,11 +422,11 @@ blocks = 12
 """
 
 
-def seen_by(study: Study, *found: Calibration) -> list[Sight]:
-    return list(sights(planning.make_plan(study), Evidence(calibrations=found), study.design))
+def seen_by(study: Study, *found: Calibration) -> list[Sensitivity]:
+    return list(find_sensitivities(planning.make_plan(study), Evidence(calibrations=found), study.design))
 
 
-def seen(found: Calibration, mode: str = "closed", *overrides: str) -> list[Sight]:
+def seen(found: Calibration, mode: str = "closed", *overrides: str) -> list[Sensitivity]:
     text = STUDY.replace('"{mode}"', f'"{mode}"' + ("\nrate = 100" if mode == "open" else ""))
     study = read(text, "later", overrides)
     return seen_by(study, found)

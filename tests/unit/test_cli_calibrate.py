@@ -17,7 +17,7 @@ from nearmetal.commands.host import calibrate
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, LeftAtOnce
 from nearmetal.model import Assignment, Response
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.report.words import explain_reason
 from nearmetal.say import Say
@@ -231,7 +231,7 @@ def test_why_nothing_can_be_told_is_not_put_on_blocks_that_are_there(
     words = said(capsys)
     assert words.startswith(headline)
     assert line in words and "too few blocks" not in words
-    report = read(RunFolder(folder))
+    report = read_run_input(RunFolder(folder))
     chapter = section.render(report)
     assert chapter is not None and chapter.lead == headline.replace("Not known: of", "Of")
 

@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 import pytest
 
 from nearmetal.analysis.gates import parse_gate
-from nearmetal.analysis.two_runs import Comparison
+from nearmetal.analysis.run_comparison import Comparison
 from nearmetal.commands import comparison
 from nearmetal.commands import runs as runs_commands
 from nearmetal.errors import BadInput
 from nearmetal.store.folder import RunFolder
-from nearmetal.study.text import did_you_mean
+from nearmetal.study.error_messages import did_you_mean
 from tests import journals
 from tests.command_line import call, called
 

@@ -15,7 +15,7 @@ import pytest
 from nearmetal import studies
 from nearmetal.commands import host as host_commands
 from nearmetal.commands.by_hand import own_failures_apart
-from nearmetal.commands.outlook import say_missing
+from nearmetal.commands.plan_output import say_missing
 from nearmetal.config import Paths
 from nearmetal.console.printing import console_for
 from nearmetal.errors import HostCannot

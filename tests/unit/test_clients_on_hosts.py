@@ -7,7 +7,7 @@ from nearmetal.lab.cpus.layout import UNKNOWN
 from nearmetal.lab.networks import trunk
 from nearmetal.model import Resolved
 from nearmetal.planning.plan import digest_study
-from nearmetal.run import shape
+from nearmetal.run import site_resources
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
 
@@ -54,8 +54,8 @@ def test_a_factor_may_leave_hosts_without_a_client() -> None:
     factor = '[factors.clients]\nlevels = [1, 3]\nsets = "clients.count"\n[clients]'
     resolved = resolve_treatments(read(TEXT.replace("[clients]", factor), "s.toml"))
     assert [one.clients.places for one in resolved] == [("c1",), ("c1", "c2", "c3")]
-    assert [shape.list_other_hosts(one) for one in resolved] == [["c1"], ["c1", "c2", "c3"]]
-    assert shape.choose_mtu(resolved) == trunk.DATA_MTU
+    assert [site_resources.list_other_hosts(one) for one in resolved] == [["c1"], ["c1", "c2", "c3"]]
+    assert site_resources.choose_mtu(resolved) == trunk.DATA_MTU
 
 
 def test_a_list_of_one_host_is_that_host() -> None:
@@ -66,24 +66,24 @@ def test_a_list_of_one_host_is_that_host() -> None:
 def test_no_trunk_leads_to_the_servers_own_host() -> None:
     one = only(TEXT.replace('["c1", "c2", "c3"]', '["local", "c1"]'))
     assert one.clients.places == ("local", "c1")
-    assert shape.list_other_hosts(one) == ["c1"]
-    shared = shape.share_cpus(one, [0, 1, 2, 3], UNKNOWN, {"c1": [0, 1]})
+    assert site_resources.list_other_hosts(one) == ["c1"]
+    shared = site_resources.share_cpus(one, [0, 1, 2, 3], UNKNOWN, {"c1": [0, 1]})
     assert shared.servers == ("3",)
-    assert shape.client_cpus(one, shared) == ["0-2", "0-1"]
-    assert [shape.make_client_spec(one, cpus).vcpus for cpus in ("0-2", "0-1")] == [3, 2]
+    assert site_resources.client_cpus(one, shared) == ["0-2", "0-1"]
+    assert [site_resources.make_client_spec(one, cpus).vcpus for cpus in ("0-2", "0-1")] == [3, 2]
 
 
 def test_cpus_are_counted_on_each_host_anew() -> None:
     one = only(TEXT.replace("[clients]", "[clients]\nvcpus = 1\ncount = 4"))
-    shared = shape.share_cpus(one, [0, 1], UNKNOWN, {"c1": [0, 1], "c2": [4], "c3": [0, 1, 2]})
-    assert shape.client_cpus(one, shared) == ["0", "4", "0", "1"]
+    shared = site_resources.share_cpus(one, [0, 1], UNKNOWN, {"c1": [0, 1], "c2": [4], "c3": [0, 1, 2]})
+    assert site_resources.client_cpus(one, shared) == ["0", "4", "0", "1"]
 
 
 def test_cpus_named_for_clients_are_none_of_a_host_that_has_no_client() -> None:
     one = only(TEXT.replace("[clients]", '[clients]\ncpus = "8-9"'))
-    shared = shape.share_cpus(one, [0, 1], UNKNOWN, {name: [8, 9] for name in ("c1", "c2", "c3")})
+    shared = site_resources.share_cpus(one, [0, 1], UNKNOWN, {name: [8, 9] for name in ("c1", "c2", "c3")})
     assert (shared.servers, shared.clients) == (("1",), "0")
-    assert shape.client_cpus(one, shared) == ["8-9"] * 3
+    assert site_resources.client_cpus(one, shared) == ["8-9"] * 3
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ from nearmetal.run.clock_gate import (
     gate_responses,
     warn_of_steps,
 )
-from nearmetal.run.vitals import Clock, Vitals
+from nearmetal.run.machine_state import Clock, MachineState
 from tests.unit.workloads_stage import ScriptedMachine
 
 MS = 1_000_000
 
 
-def vitals(at: float, ahead_ms: float, unsure_ms: float = 1.0) -> Vitals:
+def vitals(at: float, ahead_ms: float, unsure_ms: float = 1.0) -> MachineState:
     least, most = (round((ahead_ms + by) * MS) for by in (-unsure_ms, unsure_ms))
-    return Vitals({}, Clock(at, at + 0.01, at, least, most))
+    return MachineState({}, Clock(at, at + 0.01, at, least, most))
 
 
 def record(before_ms: float, after_ms: float, seconds: float = 10.0) -> ClockRecord:
@@ -32,7 +32,7 @@ def test_offset_and_drift_are_told_with_their_uncertainty() -> None:
     found = record(5, 25)
     assert found.offset == pytest.approx((0.005, 0.025)) and found.uncertainty == pytest.approx((0.001, 0.001))
     assert found.drift == pytest.approx(0.002) and found.drift_uncertainty == pytest.approx(0.0002)
-    assert compare_clocks([Vitals()], [vitals(1, 1)]) == (None,)
+    assert compare_clocks([MachineState()], [vitals(1, 1)]) == (None,)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.dashboard.following import Follower
+from nearmetal.dashboard.file_follower import Follower
 
 
 @pytest.fixture

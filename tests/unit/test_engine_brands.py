@@ -21,7 +21,7 @@ from nearmetal.lab.containers import api
 from nearmetal.lab.containers.api import BRANDS, Brand
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, EnvironmentSpec, Finding, HostSpec, MachineSpec
-from tests.unit.test_missing import KeepingFree
+from tests.unit.test_unavailable_treatments import KeepingFree
 
 _INFO = {
     "ServerVersion": "1",

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.fleet import pieces
-from nearmetal.fleet.orders import Part, SpooledFile
-from nearmetal.fleet.pieces import Piece
+from nearmetal.fleet import block_pieces
+from nearmetal.fleet.block_pieces import Piece
+from nearmetal.fleet.messages import Part, SpooledFile
 from nearmetal.store.folder import RunFolder
 
 
 def divide(sizes: dict[str, int]) -> list[list[Part]]:
     files = [SpooledFile(path=f"artifacts/{name}/x", size=size, sha256="") for name, size in sizes.items()]
-    return list(pieces._divide_files(files))
+    return list(block_pieces._divide_files(files))
 
 
 def test_small_files_cross_together() -> None:
@@ -25,7 +25,7 @@ def test_small_files_cross_together() -> None:
 def test_every_byte_crosses_once_and_never_too_many_at_once(
     sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "CHUNK", 100)
+    monkeypatch.setattr(block_pieces, "CHUNK", 100)
     found = divide({str(number): size for number, size in enumerate(sizes)})
     assert all(parts and sum(part.size for part in parts) <= 100 for parts in found)
     come = dict.fromkeys((f"artifacts/{number}/x" for number in range(len(sizes))), 0)

@@ -13,7 +13,7 @@ from nearmetal.commands.gates import JudgedRun, judge_measured
 from nearmetal.errors import BadInput
 from nearmetal.model import Response, TrialRecord
 from nearmetal.planning import plan as planning
-from nearmetal.run.looks import look_after
+from nearmetal.run.runner import look_after
 from nearmetal.store.manifest import Manifest, pack_plan, unpack_plan
 from nearmetal.study import study_file
 from nearmetal.study.measurement_digest import digest_measurement

@@ -22,7 +22,7 @@ from nearmetal.run.liveness import (
     judge_readings,
     parse_interfaces,
 )
-from nearmetal.run.vitals import Clock, Vitals
+from nearmetal.run.machine_state import Clock, MachineState
 
 
 def _machine(name: str, **more: str) -> Machine:
@@ -65,7 +65,7 @@ def lines_of(text: str) -> Lines:
 def reading(inside: str = INSIDE, *interfaces: dict[str, Any]) -> LivenessReading:
     shown = interfaces or (interface("port1"), interface("port2"))
     return LivenessReading(
-        (Vitals(lines_of(inside)), Vitals({})), {("local", "nm-x"): parse_interfaces(json.dumps(shown))}
+        (MachineState(lines_of(inside)), MachineState({})), {("local", "nm-x"): parse_interfaces(json.dumps(shown))}
     )
 
 
@@ -75,13 +75,13 @@ def judged(before: LivenessReading, after: LivenessReading) -> list[Fault]:
 
 def test_nothing_has_happened() -> None:
     assert judged(reading(), reading()) == []
-    silent = replace(reading(), inside=(Vitals(), Vitals()))
+    silent = replace(reading(), inside=(MachineState(), MachineState()))
     assert judged(reading(), silent) == judged(silent, reading()) == [], "nothing is guessed"
 
 
 def test_what_shares_its_hosts_kernel_has_nothing_left_without_its_address() -> None:
     shared = reading("/proc/7/net/fib_trie:  |-- 10.0.0.1\n")
-    (fault,) = judged(shared, replace(shared, inside=(Vitals({}), Vitals({}))))
+    (fault,) = judged(shared, replace(shared, inside=(MachineState({}), MachineState({}))))
     assert fault.cause is Cause.LINK_BROKEN and "has lost its address 10.0.0.1" in fault.reason
 
 
@@ -177,7 +177,7 @@ def test_what_a_control_group_tells(before: Any, after: Any, cause: Cause, reaso
 
 
 def at(asked: float, lines: str = "") -> LivenessReading:
-    return LivenessReading((Vitals(lines_of(lines), Clock(asked, asked + 0.01, asked)),))
+    return LivenessReading((MachineState(lines_of(lines), Clock(asked, asked + 0.01, asked)),))
 
 
 @pytest.mark.parametrize(("stalled", "told"), [(400_000, ()), (2_500_000, ("25",))])

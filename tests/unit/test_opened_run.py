@@ -17,8 +17,8 @@ import nearmetal
 from nearmetal import opened_run
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.report import exports
-from nearmetal.report.reading import read
-from nearmetal.report.tidy import Name, TidyTable, find_columns, make_table
+from nearmetal.report.report_input import read_run_input
+from nearmetal.report.tidy_tables import Name, TidyTable, find_columns, make_table
 from nearmetal.store.folder import RunFolder
 from tests import plausible_networks, plausible_run
 from tests.command_line import called
@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def test_a_row_stands_for_each_value(run: RunFolder) -> None:
     rows = nearmetal.open_run(run.path).trials("rows")
-    records = read(run).records
+    records = read_run_input(run).records
     assert len(rows) == sum(max(1, len(record.responses)) for record in records)
     first = next(record for record in records if record.responses)
     (name, told) = next(iter(first.responses.items()))
@@ -57,7 +57,7 @@ def test_trials_are_there_without_an_analysis(run: RunFolder) -> None:
 
 def test_contrasts_are_those_of_the_report(run: RunFolder) -> None:
     rows = nearmetal.open_run(run.path).contrasts("rows")
-    told = read(run).analysis.contrasts
+    told = read_run_input(run).analysis.contrasts
     assert [(row["verdict"], row["estimate"]) for row in rows] == [
         (one.verdict.value, one.difference if one.ratio is None else one.ratio) for one in told
     ]
@@ -94,7 +94,7 @@ def test_pictures_and_files_are_given_and_others_are_refused(run: RunFolder) -> 
 def test_a_file_is_given_as_it_was_written_or_not_at_all(tmp_path: Path) -> None:
     folder = plausible_networks.shared(tmp_path / "run", blocks=6)
     opened = nearmetal.open_run(folder.path)
-    artifact = next(artifact for record in read(folder).records for artifact in record.artifacts)
+    artifact = next(artifact for record in read_run_input(folder).records for artifact in record.artifacts)
     file = folder.path / artifact.path
     assert opened.artifact(artifact.path) == file.read_bytes()
     file.write_bytes(file.read_bytes() + b" ")
@@ -109,7 +109,7 @@ def test_a_folder_that_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", get_args(Name))
 def test_a_table_is_the_same_in_every_format(run: RunFolder, name: str, tmp_path: Path) -> None:
-    table = make_table(read(run), name)  # type: ignore[arg-type]
+    table = make_table(read_run_input(run), name)  # type: ignore[arg-type]
     written = called("export", str(run.path), "--table", name).stdout
     header, *lines = csv.reader(io.StringIO(written))
     assert tuple(header) == table.columns and len(lines) == len(table.rows)
@@ -193,6 +193,6 @@ def test_the_docs_name_each_column(run: RunFolder, name: str) -> None:
     (chapter,) = re.findall(rf"^## {name}\n(.*?)(?=^## |\Z)", DOCS.read_text(), re.DOTALL | re.MULTILINE)
     rows = (line.split("|")[1] for line in chapter.splitlines() if line.startswith("| `"))
     told = [column for row in rows for column in re.findall(r"`(\w+)`", row)]
-    factors = {factor for treatment in read(run).manifest.plan.treatments for factor in treatment}
-    table = make_table(read(run), name)  # type: ignore[arg-type]
+    factors = {factor for treatment in read_run_input(run).manifest.plan.treatments for factor in treatment}
+    table = make_table(read_run_input(run), name)  # type: ignore[arg-type]
     assert told == [column for column in table.columns if column not in factors]

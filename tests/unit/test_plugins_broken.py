@@ -186,3 +186,29 @@ def test_what_calls_itself_otherwise_than_its_entry_point_is_refused(
     monkeypatch.setattr(EntryPoint, "load", lambda point: plugin)
     with pytest.raises(HostCannot, match=f"its {word} is 'other', and its entry point is called 'mine'"):
         plugins.load(group, "mine")
+
+
+MISJUDGED = """
+from nearmetal.model import Frozen, ResponseKind
+class plugin:
+    kind = "lame"
+    Parameters = Frozen
+    responses = {"hashed": ResponseKind(unit="B/s", better="higher")}
+    primary = "hash"
+    has_clients, duration, limit, preparing = False, 1.0, 2.0, 0.0
+    def __init__(self, parameters): ...
+    async def prepare(self, stage): ...
+    async def run(self, stage): ...
+    async def finish(self, stage): ...
+"""
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_workload_that_is_judged_by_what_it_does_not_give_is_refused(tmp_path: Path, command: str) -> None:
+    theirs = beside_nearmetal(tmp_path, "workloads", MISJUDGED)
+    file = tmp_path / "study.toml"
+    file.write_text(STUDY.replace('"lame"', '"mock"').replace('"ping"', '"lame"'))
+    ended = forked(command, str(file), environment=theirs)
+    assert ended.returncode == 3, ended.stderr
+    assert "workloads of kind 'lame' have no response 'hash', which is their `primary`" in ended.stderr
+    assert "ask whoever made the package theirs: `primary` is one of hashed" in ended.stderr

@@ -24,7 +24,7 @@ from nearmetal.report.blocks import Chart, Paragraph, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.chart_files import render_verdicts
 from nearmetal.report.page import keep_units
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections import cost
 from nearmetal.report.write import render, write
 from nearmetal.run.events import RunStarted
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def report(folder: RunFolder) -> ReportInput:
-    return read(folder)
+    return read_run_input(folder)
 
 
 def test_every_chart_is_there_as_svg_verdicts_as_png_too_and_every_table_as_csv(
@@ -241,7 +241,7 @@ def test_boots_that_workloads_share_show_their_costs_once(tmp_path: Path) -> Non
     manifest = made.read_manifest()
     design = manifest.study.design.model_copy(update={"share_boot": True})
     made.write_manifest(manifest.model_copy(update={"study": manifest.study.model_copy(update={"design": design})}))
-    report = read(made)
+    report = read_run_input(made)
     (chart,) = (b for s in make_sections(report) for b in s.blocks if isinstance(b, Chart) and b.name == "cost")
     names = [panel.name for panel in chart.panels]
     assert names == ["web-cpu_per_event", "primes-cpu_per_event", "boot-memory_overhead", "boot-ready"]
@@ -302,8 +302,8 @@ def test_a_journal_is_read_as_its_own_readers_do(folder: RunFolder, tmp_path: Pa
     lines[place] = json.dumps({"trial": first.pop("trial"), **first}) + "\n"
     event = RunStarted(run="run", blocks=4, trials=60).to_line()
     run.journal.write_text("".join([json.dumps(event) + "\n", *lines, lines[-1][:-9]]))
-    assert read(run).records == tuple(journal.read_records(run.journal)) == read(folder).records
-    assert {"unfinished"} <= {warning.code for warning in read(run).analysis.warnings}
+    assert read_run_input(run).records == tuple(journal.read_records(run.journal)) == read_run_input(folder).records
+    assert {"unfinished"} <= {warning.code for warning in read_run_input(run).analysis.warnings}
 
 
 def test_a_record_that_is_damaged_is_told_by_its_line(folder: RunFolder, tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_a_record_that_is_damaged_is_told_by_its_line(folder: RunFolder, tmp_pat
     run = RunFolder.open(tmp_path / "run")
     journals.rewrite(run.journal, lambda line: line.replace('"status":"lost"', '"status":"mislaid"'))
     with pytest.raises(BadInput, match=r"line \d+"):
-        read(run)
+        read_run_input(run)
 
 
 def test_a_run_without_a_single_trial_says_so(folder: RunFolder, tmp_path: Path) -> None:

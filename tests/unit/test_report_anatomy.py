@@ -7,11 +7,11 @@ import pytest
 
 from nearmetal.report.anatomy import list_captured
 from nearmetal.report.blocks import Badge, Chart, Notice, Paragraph, Table
-from nearmetal.report.cells import for_people
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.anatomy import wilson_interval
 from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.table_values import show_value
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_captures, plausible_run
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.usefixtures("one_engine")
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
-    return read(plausible_captures.make(tmp_path_factory.mktemp("captured") / "run"))
+    return read_run_input(plausible_captures.make(tmp_path_factory.mktemp("captured") / "run"))
 
 
 def test_a_run_without_captures_has_neither_chapter(tmp_path: Path) -> None:
-    plain = read(plausible_run.make(tmp_path / "run", 8))
+    plain = read_run_input(plausible_run.make(tmp_path / "run", 8))
     assert anatomy.render(plain) is None
     assert why.render(plain) is None
 
@@ -56,12 +56,12 @@ def test_what_was_rare_is_told_of_a_thousand_requests_beside_what_kernels_count(
 def test_bytes_of_a_request_have_the_same_unit_wherever_they_are_told(report: ReportInput) -> None:
     packets = table(anatomy.render(report), "anatomy-packets")
     at = [column.title for column in packets.columns].index("bytes")
-    told = {str(row[0]): for_people(row[1]) for row in table(why.render(report), "why-2").rows}
-    assert for_people(packets.rows[2][at]) == told["bytes for each request"] == "2.83 KiB"
+    told = {str(row[0]): show_value(row[1]) for row in table(why.render(report), "why-2").rows}
+    assert show_value(packets.rows[2][at]) == told["bytes for each request"] == "2.83 KiB"
 
 
 def test_what_the_kernels_of_a_full_capture_counted_is_not_told(tmp_path: Path) -> None:
-    section = anatomy.render(read(plausible_captures.make(tmp_path / "run", 2, limit_reached=1)))
+    section = anatomy.render(read_run_input(plausible_captures.make(tmp_path / "run", 2, limit_reached=1)))
     titles = [one.title for name in ("packets", "mishaps") for one in table(section, f"anatomy-{name}").columns]
     assert not {"by kernels", "queued", "corked"} & set(titles)
     assert {"sent again", "packets"} < set(titles)
@@ -79,7 +79,7 @@ def test_one_full_capture_leaves_out_what_kernels_counted_in_its_own_trial_alone
         capture = cut["observers"]["capture"]
         capture["trace-0"]["requests"] = 100
         capture["server-0"].update({"limit_reached": 1, "kernel.RetransSegs": 500, "kernel.TCPAutoCorking": 900})
-    section = anatomy.render(read(folder))
+    section = anatomy.render(read_run_input(folder))
     for name, title, expected in (
         ("packets", "corked", [0.9, 0.9, 0.04]),
         ("mishaps", "queued", [3, 3, 3]),
@@ -100,7 +100,7 @@ def test_packets_of_treatments_are_compared_with_intervals(report: ReportInput) 
     ]
     assert isinstance(low, float) and isinstance(high, float) and low < 9 / 5 < high
     assert estimate == pytest.approx(9 / 5, rel=0.02)
-    assert (scale, blocks, for_people(verdict)) == ("ratio", 8, "differs")
+    assert (scale, blocks, show_value(verdict)) == ("ratio", 8, "differs")
     assert "×" in str(change)
     assert not [row for row in rows if "CPU" in str(row[2])]
 
@@ -117,7 +117,7 @@ def test_segments_and_acks_have_distributions(report: ReportInput) -> None:
 def test_what_was_asked_stands_beside_what_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = plausible_run.SOURCE.replace("[machine]", '[link]\ndelay = "1ms"\nreorder = "1%"\n[machine]')
     monkeypatch.setattr(plausible_run, "SOURCE", source)
-    told = read(plausible_captures.make(tmp_path / "run", 4))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 4))
     section = anatomy.render(told)
     assert section is not None
     rows = table(section, "anatomy-injected").rows
@@ -142,7 +142,7 @@ def test_of_streams_too_what_was_asked_stands_beside_what_was_seen(
             if "trace-0" in record["observers"].get("capture", {}):
                 stream = {"requests": 0, "payload": 2**30, "crossed": 700_000, "lost": 14_000, "overtaken": 0}
                 record["observers"]["capture"]["trace-0"] = stream
-    section = anatomy.render(read(folder))
+    section = anatomy.render(read_run_input(folder))
     rows = table(section, "anatomy-injected").rows
     assert [row[1:3] for row in rows] == [(name, "packets lost") for name in ("host", "docker", "qemu")]
     assert [getattr(value, "value", None) for value in rows[0][3:5]] == [0.02, 0.02]
@@ -156,7 +156,7 @@ def test_writes_alone_are_told_without_intervals(tmp_path: Path, monkeypatch: py
         '"http"\n', '"http"\nwrites = "10x1000"\n', 1
     )
     monkeypatch.setattr(plausible_run, "SOURCE", source)
-    told = table(anatomy.render(read(plausible_captures.make(tmp_path / "run", 4))), "anatomy-injected")
+    told = table(anatomy.render(read_run_input(plausible_captures.make(tmp_path / "run", 4))), "anatomy-injected")
     assert [column.title for column in told.columns][-3:] == ["asked", "seen", "confirmed"]
     none = ("writes of a reply, and their bytes", "10x1000", "none told apart", Badge("not seen", "unknown"))
     assert told.rows[0][2:] == none
@@ -185,7 +185,7 @@ def test_writes_are_confirmed_by_their_number_and_size(
         for record in told:
             if trace := record["observers"].get("capture", {}).get("trace-0"):
                 trace |= {"writes": count, "write_size": size}
-    rows = table(anatomy.render(read(folder)), "anatomy-injected").rows
+    rows = table(anatomy.render(read_run_input(folder)), "anatomy-injected").rows
     assert {row[-1] for row in rows} == {confirmed}
 
 
@@ -204,7 +204,7 @@ def test_captures_that_hold_no_request_are_told_with_the_reason(tmp_path: Path) 
     with journals.changed_manifest(folder.path) as manifest:
         for observed in manifest["plan"]["treatments"]["observe"]:
             observed["capture"] = {"snap": 64}
-    section = anatomy.render(read(RunFolder(folder.path)))
+    section = anatomy.render(read_run_input(RunFolder(folder.path)))
     assert section is not None
     (notice,) = section.blocks
     assert isinstance(notice, Notice)
@@ -213,7 +213,7 @@ def test_captures_that_hold_no_request_are_told_with_the_reason(tmp_path: Path) 
 
 
 def test_a_ring_that_went_round_says_that_it_holds_the_last(tmp_path: Path) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", 2, limit_reached=1, held=4000))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 2, limit_reached=1, held=4000))
     section = anatomy.render(told)
     assert section is not None
     (notice,) = [block for block in section.blocks if isinstance(block, Notice)]
@@ -221,7 +221,7 @@ def test_a_ring_that_went_round_says_that_it_holds_the_last(tmp_path: Path) -> N
 
 
 def test_a_capture_that_is_not_whole_is_told(tmp_path: Path) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", 2, dropped_by_kernel=17))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 2, dropped_by_kernel=17))
     section = anatomy.render(told)
     assert section is not None
     (notice,) = [block for block in section.blocks if isinstance(block, Notice)]
@@ -232,7 +232,7 @@ def test_a_trial_whose_document_is_gone_is_told_without_it(tmp_path: Path) -> No
     folder = plausible_captures.make(tmp_path / "run", 2)
     for file in folder.path.glob("artifacts/*/trace-0.json"):
         file.write_text("{")
-    section = anatomy.render(read(folder))
+    section = anatomy.render(read_run_input(folder))
     assert section is not None
     assert [block.name for block in section.blocks if isinstance(block, Chart | Table)] == [
         "anatomy",
@@ -247,7 +247,7 @@ def test_segments_that_are_all_of_one_size_are_told_in_a_sentence(
 ) -> None:
     for name in plausible_captures.SIZES:
         monkeypatch.setitem(plausible_captures.SIZES, name, ((1024, 90),))
-    section = anatomy.render(read(plausible_captures.make(tmp_path / "run")))
+    section = anatomy.render(read_run_input(plausible_captures.make(tmp_path / "run")))
     assert section is not None
     assert "anatomy-sizes" not in [block.name for block in section.blocks if isinstance(block, Chart)]
     told = [block.text for block in section.blocks if isinstance(block, Paragraph)]
@@ -268,7 +268,7 @@ def test_of_several_clients_it_is_said_what_is_a_mean_over_them_and_what_is_of_o
     with journals.changed_records(folder.journal) as told:
         for capture in (record["observers"]["capture"] for record in told if "capture" in record["observers"]):
             capture["trace-1"] = capture["trace-0"]
-    section = anatomy.render(read(folder))
+    section = anatomy.render(read_run_input(folder))
     assert table(section, "anatomy-packets").caption == "What each request took, means over trials and clients"
     for name in ("anatomy-segments", "anatomy-phases"):
         assert table(section, name).caption.endswith("of one typical trial of each treatment, its first client's alone")

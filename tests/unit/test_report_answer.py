@@ -8,14 +8,14 @@ from nearmetal.analysis.results import Contrast, Pair, Verdict
 from nearmetal.report import figures
 from nearmetal.report.answer import answer_contrasts
 from nearmetal.report.palette import colour_environments
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.words import Labels
 from tests import contrasted, plausible_run
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
-    return read(plausible_run.make(tmp_path_factory.mktemp("run") / "run", blocks=2))
+    return read_run_input(plausible_run.make(tmp_path_factory.mktemp("run") / "run", blocks=2))
 
 
 def contrast(mine: float, theirs: float, **changes: Any) -> Contrast:

@@ -9,23 +9,27 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from nearmetal.report import charts, palette
-from nearmetal.report.charts.axes import log_ticks
-from nearmetal.report.charts.beside import FigurePair, draw_beside
-from nearmetal.report.charts.by_number import CourseLine, Point, by_number
-from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
-from nearmetal.report.charts.text import measure_text, wrap_text
+from nearmetal.report import palette
+from nearmetal.report.charts.axes import difference_axis, log_ticks, ratio_axis
+from nearmetal.report.charts.client_counts import CourseLine, IntervalPoint, draw_by_count
+from nearmetal.report.charts.drift import Line, draw_lines, thin_points
+from nearmetal.report.charts.forest import ForestRow, Group, draw_forest
+from nearmetal.report.charts.grammar import HALF, NARROW, WIDE, Spec
+from nearmetal.report.charts.published_pairs import FigurePair, draw_pairs
+from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
+from nearmetal.report.charts.strips import Strip, draw_strips
+from nearmetal.report.charts.text_width import measure_text, wrap_text
 from nearmetal.report.drawing import draw_picture
 
 
-def data(spec: charts.Spec, mark: str) -> list[list[dict[str, Any]]]:
+def data(spec: Spec, mark: str) -> list[list[dict[str, Any]]]:
     """The rows of each layer with this mark."""
     return [layer["data"]["values"] for layer in spec["layer"] if layer["mark"]["type"] == mark]
 
 
 def test_a_strip_shows_every_value_and_the_median() -> None:
     values = (1.02, 0.97, 1.01, 1.3)
-    spec = charts.draw_strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
+    spec = draw_strips("t", "", "1/s", [Strip("host", "1", "#111111", values)])
     (dots,) = data(spec, "point")
     assert sorted(dot["value"] for dot in dots) == sorted(values)
     medians = {row["median"] for rows in data(spec, "rule") for row in rows}
@@ -33,7 +37,7 @@ def test_a_strip_shows_every_value_and_the_median() -> None:
 
 
 def test_dots_climb_with_the_blocks() -> None:
-    spec = charts.draw_strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", (5.0, 6.0, 7.0))])
+    spec = draw_strips("t", "", "1/s", [Strip("host", "1", "#111111", (5.0, 6.0, 7.0))])
     (dots,) = data(spec, "point")
     heights = [dot["y"] for dot in dots]
     assert heights == sorted(heights, reverse=True)
@@ -41,7 +45,7 @@ def test_dots_climb_with_the_blocks() -> None:
 
 def test_many_values_become_quartiles_and_extremes() -> None:
     values = tuple(float(value) for value in np.random.default_rng(1).normal(100, 5, 5000))
-    spec = charts.draw_strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
+    spec = draw_strips("t", "", "1/s", [Strip("host", "1", "#111111", values)])
     (dots,) = data(spec, "point")
     assert [dot["value"] for dot in dots] == [min(values), max(values)]
     box = next(row for rows in data(spec, "rule") for row in rows if "first" in row)
@@ -54,7 +58,7 @@ def test_many_values_become_quartiles_and_extremes() -> None:
     ("values", "scale"), [((1.0, 5.0), "log"), ((1.0, 3.0), "linear"), ((0.0, 5.0), "linear"), ((-1.0, 9.0), "linear")]
 )
 def test_the_axis_is_logarithmic_only_for_wide_positive_values(values: tuple[float, ...], scale: str) -> None:
-    spec = charts.draw_strips("t", "", "1/s", [charts.Strip("host", "1", "#111111", values)])
+    spec = draw_strips("t", "", "1/s", [Strip("host", "1", "#111111", values)])
     scales = {layer["encoding"]["x"]["scale"]["type"] for layer in spec["layer"] if "scale" in layer["encoding"]["x"]}
     assert scales == {scale}
 
@@ -82,7 +86,7 @@ def test_a_logarithmic_axis_has_ticks_enough_to_read_a_value_by(values: tuple[fl
     [[0.1, 0.98], [0.999, 1.001], [0.5, 40.0], [1e-6, 1.0], [1.0], [], [0.98, 3.01], [float("nan"), 0.9], [1e-3, 1e5]],
 )
 def test_a_ratio_axis_shows_every_end_the_reference_and_the_margin(ends: list[float]) -> None:
-    axis = charts.ratio_axis(ends, 0.02)
+    axis = ratio_axis(ends, 0.02)
     low, high = axis.domain
     assert low < 1 / 1.02 < 1.02 < high
     assert all(low < end < high for end in ends if end == end)
@@ -95,7 +99,7 @@ def test_a_ratio_axis_shows_every_end_the_reference_and_the_margin(ends: list[fl
     "ends", [[0.83, 2.67], [0.27, 0.66], [0.32, 1.0], [0.3, 1.3], [0.99, 3.3], [0.6, 9.0], [0.2, 5.0], [1e-4, 1.0]]
 )
 def test_a_ratio_axis_has_ticks_enough_to_read_a_value_by(ends: list[float]) -> None:
-    axis = charts.ratio_axis(ends, 0.02)
+    axis = ratio_axis(ends, 0.02)
     assert 3 <= len(axis.ticks) <= 11
     assert 1.0 in axis.ticks
 
@@ -110,22 +114,22 @@ def test_a_ratio_axis_has_ticks_enough_to_read_a_value_by(ends: list[float]) -> 
     ],
 )
 def test_ticks_of_a_ratio_axis_stand_closer_where_it_is_short(ends: list[float], ticks: tuple[float, ...]) -> None:
-    assert charts.ratio_axis(ends, 0.02).ticks == ticks
+    assert ratio_axis(ends, 0.02).ticks == ticks
 
 
 def test_a_ratio_axis_is_not_stretched_by_what_lies_out_of_all_proportion() -> None:
-    assert charts.ratio_axis([1e-320, 1e308, 0.9], 0.02) == charts.ratio_axis([0.9], 0.02)
+    assert ratio_axis([1e-320, 1e308, 0.9], 0.02) == ratio_axis([0.9], 0.02)
 
 
 @pytest.mark.parametrize("unit", ["", "share"])
 @pytest.mark.parametrize("far", [1e308, -1.7e308, 1e300])
 def test_a_difference_axis_is_not_stretched_by_what_no_float_would_span(far: float, unit: str) -> None:
-    assert charts.difference_axis([far, 0.9], unit) == charts.difference_axis([0.9], unit)
+    assert difference_axis([far, 0.9], unit) == difference_axis([0.9], unit)
 
 
 @pytest.mark.parametrize("ends", [[0.0], [-3e6, 1e3], [1e-9, 2e-9], [], [5.0, 5.0], [5e-324], [9e299, -9e299]])
 def test_a_difference_axis_shows_every_end_and_zero(ends: list[float]) -> None:
-    axis, divisor = charts.difference_axis(ends, "B")
+    axis, divisor = difference_axis(ends, "B")
     low, high = axis.domain
     assert low < 0 < high
     assert all(low <= end / divisor <= high for end in ends)
@@ -137,18 +141,18 @@ def test_a_difference_axis_shows_every_end_and_zero(ends: list[float]) -> None:
     [("s", " in s"), ("share", " in percentage points"), ("1/s", ", per second"), ("", ""), ("bit/s", " in bit/s")],
 )
 def test_a_difference_axis_tells_its_unit(unit: str, said: str) -> None:
-    assert charts.difference_axis([-3.0, 5.0], unit)[0].title == f"difference from the reference{said}"
+    assert difference_axis([-3.0, 5.0], unit)[0].title == f"difference from the reference{said}"
 
 
 def test_a_forest_keeps_what_lies_beyond_a_close_up_as_an_arrow() -> None:
     arms = (
-        charts.ForestRow("docker", "0.97", "#111111", 0.97, 0.95, 0.99, "different"),
-        charts.ForestRow("qemu", "0.1", "#222222", 0.1, 0.09, 0.11, "different"),
-        charts.ForestRow("podman", "1.5", "#333333", 1.5, 0.8, 2.0, "undecided"),
-        charts.ForestRow("gvisor", "1.02", "#444444", 1.02, 0.97, 1.3, "undecided"),
+        ForestRow("docker", "0.97", "#111111", 0.97, 0.95, 0.99, "different"),
+        ForestRow("qemu", "0.1", "#222222", 0.1, 0.09, 0.11, "different"),
+        ForestRow("podman", "1.5", "#333333", 1.5, 0.8, 2.0, "undecided"),
+        ForestRow("gvisor", "1.02", "#444444", 1.02, 0.97, 1.3, "undecided"),
     )
-    axis = charts.ratio_axis([0.95, 1.05], 0.02)
-    spec = charts.draw_forest("t", [charts.Group("web", "higher", arms)], axis, charts.WIDE)
+    axis = ratio_axis([0.95, 1.05], 0.02)
+    spec = draw_forest("t", [Group("web", "higher", arms)], axis, WIDE)
     points = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
     marks = [
         (layer["mark"]["shape"], layer["mark"]["size"] < 80, row["label"])
@@ -174,17 +178,17 @@ def test_a_forest_keeps_what_lies_beyond_a_close_up_as_an_arrow() -> None:
 
 
 def test_an_arm_without_an_interval_is_a_point_alone() -> None:
-    arms = (charts.ForestRow("docker", "0.97", "#111111", 0.97, verdict="undecided"),)
-    spec = charts.draw_forest("t", [charts.Group("web", "lower", arms)], charts.ratio_axis([0.97], None), charts.NARROW)
+    arms = (ForestRow("docker", "0.97", "#111111", 0.97, verdict="undecided"),)
+    spec = draw_forest("t", [Group("web", "lower", arms)], ratio_axis([0.97], None), NARROW)
     assert [len(rows) for rows in data(spec, "point")] == [1]
     assert not [row for rows in data(spec, "rule") for row in rows if "label" in row]
 
 
 def test_thinning_keeps_few_points_as_they_are_and_joins_neighbours_by_their_median() -> None:
     few = [(0.0, 1.0), (1.0, 3.0), (1.0, 5.0)]
-    assert charts.thin_points(few, 80) == ((0.0, 1.0), (1.0, 4.0))
+    assert thin_points(few, 80) == ((0.0, 1.0), (1.0, 4.0))
     many = [(float(block), float(block)) for block in range(1667)]
-    thin = charts.thin_points(many, 80)
+    thin = thin_points(many, 80)
     assert len(thin) <= 80
     assert thin[0] == (10.0, 10.0)
     assert [y for _, y in thin] == sorted(y for _, y in thin)
@@ -220,8 +224,8 @@ def luminance(colour: str) -> float:
     ("most", "ticks"), [(1, [0, 1]), (7, list(range(8))), (9, [0, 2, 4, 6, 8]), (1666, [500, 1000, 1500])]
 )
 def test_blocks_are_counted_in_whole_numbers(most: int, ticks: "list[int]") -> None:
-    line = charts.Line("host", "#123456", tuple((float(x), 0.01 * x) for x in range(most + 1)))
-    spec = charts.draw_lines("", "", "block", [line])
+    line = Line("host", "#123456", tuple((float(x), 0.01 * x) for x in range(most + 1)))
+    spec = draw_lines("", "", "block", [line])
     assert spec["layer"][1]["encoding"]["x"]["axis"]["values"] == list(ticks)
 
 
@@ -229,7 +233,7 @@ def test_blocks_are_counted_in_whole_numbers(most: int, ticks: "list[int]") -> N
 def test_lines_of_one_colour_are_told_apart(blocks: int, channel: str) -> None:
     points = tuple((float(block), 0.0) for block in range(blocks))
     names = {"host, a": "#111111", "host, b": "#111111", "qemu": "#222222", "host, c": "#111111"}
-    spec = charts.draw_lines("", "", "block", [charts.Line(name, colour, points) for name, colour in names.items()])
+    spec = draw_lines("", "", "block", [Line(name, colour, points) for name, colour in names.items()])
     encoding = spec["layer"][-1]["encoding"]
     looks = zip(encoding["color"]["scale"]["range"], map(str, encoding[channel]["scale"]["range"]), strict=True)
     assert encoding[channel]["scale"]["domain"] == list(names) and len(set(looks)) == 4
@@ -273,29 +277,31 @@ LONG = (
 TITLE = "Ratios of transactions, measured and published"
 
 
-def arm(label: str, figure: str) -> charts.ForestRow:
-    return charts.ForestRow(label, figure, "#111111", 0.6, 0.5, 0.7, "different")
+def arm(label: str, figure: str) -> ForestRow:
+    return ForestRow(label, figure, "#111111", 0.6, 0.5, 0.7, "different")
 
 
-def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[charts.Spec, tuple[str, ...]]]:
+def pictures(names: tuple[str, ...], width: int) -> Iterator[tuple[Spec, tuple[str, ...]]]:
     """Each kind of chart that tells names from a study, with those that it tells."""
     figure = "+5.95 MiB (+5.78 to +6.16)"
-    groups = [charts.Group(name, "higher", tuple(arm(other, figure) for other in names)) for name in names]
-    yield charts.draw_forest(TITLE, groups, charts.ratio_axis([0.5, 1.0], 0.02), width), names
+    groups = [Group(name, "higher", tuple(arm(other, figure) for other in names)) for name in names]
+    yield draw_forest(TITLE, groups, ratio_axis([0.5, 1.0], 0.02), width), names
     pairs = [FigurePair(name, name, "0.62 ×", "#111111", 0.62, (0.6, 0.7), 0.9) for name in names]
-    yield draw_beside(TITLE, pairs, width), names
+    yield draw_pairs(TITLE, pairs, width), names
     for times in (1, 5):
-        strips = [charts.Strip(name, "74.5 k", "#111111", (1.0, 9.0)) for name in names * times]
-        yield charts.draw_strips(TITLE, "higher is better", "1/s", strips), names
-    courses = [CourseLine(name, "#111111", False, (Point(1, 3.0, None), Point(5, 7.0, None))) for name in names]
-    yield by_number(TITLE, "higher is better", "clients", "bit/s", courses), names
-    drifts = [charts.Line(name, "#111111", ((1, 0.1), (2, 0.2))) for name in names]
-    yield charts.draw_lines(TITLE, "", "block", drifts), names
-    ways = [Climb(name, ((1.0, 1.0), (2.0, 1.5))) for name in names]
-    yield draw_climbs(TITLE, "", ways, "#111111"), names
+        strips = [Strip(name, "74.5 k", "#111111", (1.0, 9.0)) for name in names * times]
+        yield draw_strips(TITLE, "higher is better", "1/s", strips), names
+    courses = [
+        CourseLine(name, "#111111", False, (IntervalPoint(1, 3.0, None), IntervalPoint(5, 7.0, None))) for name in names
+    ]
+    yield draw_by_count(TITLE, "higher is better", "clients", "bit/s", courses), names
+    drifts = [Line(name, "#111111", ((1, 0.1), (2, 0.2))) for name in names]
+    yield draw_lines(TITLE, "", "block", drifts), names
+    ways = [RampLine(name, ((1.0, 1.0), (2.0, 1.5))) for name in names]
+    yield draw_ramps(TITLE, "", ways, "#111111"), names
     for saturation in (2.0, 30.0):
         rates = [Rates(rate, rate, min(rate, 30.0), max(0.0, rate - 30)) for rate in (1.0, 20.0, 40.0)]
-        yield draw_climb(names[0], names[1], rates, "#111111", saturation), names[:2]
+        yield draw_ramp(names[0], names[1], rates, "#111111", saturation), names[:2]
 
 
 def boxes(svg: str) -> Iterator[tuple[str, float, float, float, float]]:
@@ -325,13 +331,13 @@ def placed(element: ElementTree.Element, x: float, y: float) -> Iterator[tuple[E
         yield from placed(child, x, y)
 
 
-@pytest.mark.parametrize("width", [charts.WIDE, charts.NARROW])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
 @pytest.mark.parametrize("names", [pytest.param(SHORT, marks=pytest.mark.long), LONG], ids=["short", "long"])
 def test_no_text_is_cut_or_runs_into_another_or_out_of_the_picture(names: tuple[str, ...], width: int) -> None:
     for spec, told in pictures(names, width):
         svg = draw_picture(spec).svg
         across = float(ElementTree.fromstring(svg).get("width", 0))
-        assert across <= max(width, charts.HALF) + 25
+        assert across <= max(width, HALF) + 25
         found = list(boxes(svg))
         everything = "".join(text for text, *_ in found).replace(" ", "")
         assert "…" not in everything
@@ -347,7 +353,7 @@ def test_no_text_is_cut_or_runs_into_another_or_out_of_the_picture(names: tuple[
 
 
 def course(label: str, colour: str, dashed: bool, value: float = 1.0) -> CourseLine:
-    return CourseLine(label, colour, dashed, (Point(1, value, None), Point(5, value, None)))
+    return CourseLine(label, colour, dashed, (IntervalPoint(1, value, None), IntervalPoint(5, value, None)))
 
 
 def test_lines_of_one_colour_and_dash_differ_in_the_shape_of_their_points() -> None:
@@ -358,7 +364,7 @@ def test_lines_of_one_colour_and_dash_differ_in_the_shape_of_their_points() -> N
         course("host, 200Mbit/s, udp", "#111111", True),
         course("qemu, 50Mbit/s, tcp", "#222222", False),
     ]
-    spec = by_number("t", "", "clients", "bit/s", courses)
+    spec = draw_by_count("t", "", "clients", "bit/s", courses)
     (points,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
     look = {channel: points["encoding"][channel]["scale"]["range"] for channel in ("fill", "stroke", "shape")}
     assert look["shape"] == ["circle", "square", "circle", "square", "circle"]
@@ -368,7 +374,7 @@ def test_lines_of_one_colour_and_dash_differ_in_the_shape_of_their_points() -> N
 
 
 def test_an_axis_of_zeros_alone_says_so() -> None:
-    spec = by_number("Loss", "", "clients", "share", [course("host", "#111111", True, 0.0)])
+    spec = draw_by_count("Loss", "", "clients", "share", [course("host", "#111111", True, 0.0)])
     labels = [text for text, *_ in boxes(draw_picture(spec).svg)]
     assert {"0", "0.2", "1"} <= set(labels)
 
@@ -377,8 +383,8 @@ def test_an_axis_of_zeros_alone_says_so() -> None:
 
 
 def test_the_saturation_is_named_and_drawn_unlike_any_line() -> None:
-    spec = draw_climb("host", "", [Rates(1, 1, 1, 0), Rates(9, 9, 5, 4)], "#111111", 5.0)
+    spec = draw_ramp("host", "", [Rates(1, 1, 1, 0), Rates(9, 9, 5, 4)], "#111111", 5.0)
     (stroke,) = [layer["mark"] for layer in spec["layer"] if layer["mark"]["type"] == "rule"]
     assert "strokeDash" not in stroke and stroke["strokeWidth"] > 4
     assert [row["name"] for row in data(spec, "text")[0]] == ["saturation"]
-    assert not data(draw_climb("host", "", [Rates(1, 1, 1, 0)], "#111111", None), "rule")
+    assert not data(draw_ramp("host", "", [Rates(1, 1, 1, 0)], "#111111", None), "rule")

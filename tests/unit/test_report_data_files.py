@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.report import data_files
-from nearmetal.report.data_files import DataFilesFork, make_data_files
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report import assembly
+from nearmetal.report.assembly import DataFilesFork, make_data_files
+from nearmetal.report.report_input import ReportInput, read_run_input
 from tests import plausible_run
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
-    return read(plausible_run.make(tmp_path_factory.mktemp("run") / "quickstart-1"))
+    return read_run_input(plausible_run.make(tmp_path_factory.mktemp("run") / "quickstart-1"))
 
 
 def list_children() -> set[int]:
@@ -34,7 +34,7 @@ def test_what_fails_in_the_fork_is_raised_here(report: ReportInput, monkeypatch:
     def fail(_: ReportInput) -> dict[str, bytes]:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(data_files, "make_data_files", fail)
+    monkeypatch.setattr(assembly, "make_data_files", fail)
     with DataFilesFork(report) as fork:
         fork.start()
         with pytest.raises(ZeroDivisionError):

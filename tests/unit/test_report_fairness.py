@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.report.blocks import Paragraph, Section, Table
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.fairness import plugin
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import MachineFacts
@@ -18,7 +18,7 @@ PROGRAMS = {"/usr/sbin/lighttpd": "0c" * 32, "/usr/bin/sysbench": "1d" * 32}
 
 @pytest.fixture(scope="module")
 def golden() -> ReportInput:
-    return read(RunFolder.open(FOLDER))
+    return read_run_input(RunFolder.open(FOLDER))
 
 
 def chapter(golden: ReportInput, *of: dict[str, Any]) -> Section:

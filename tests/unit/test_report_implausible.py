@@ -8,9 +8,9 @@ import pytest
 from nearmetal.analysis.results import Verdict
 from nearmetal.model import Description, Family, KernelSource
 from nearmetal.report.blocks import Notice, Statements
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.implausible_rankings import is_implausible
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.why import plugin as why
-from nearmetal.report.why_implausible import is_implausible
 from nearmetal.report.write import render
 from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import clocks_unlike, in_terminal, notes
@@ -28,7 +28,7 @@ def unlike_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("unlike_clocks")
 def test_a_guest_ahead_of_its_host_gets_a_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
-    told = read(plausible_captures.make(tmp_path / "run", 8))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 8))
     assert {one.verdict for one in told.analysis.contrasts if one.primary} == {Verdict.DIFFERENT}
     section = why.render(told)
     assert section is not None
@@ -75,7 +75,7 @@ def test_what_is_ahead_is_judged_by_the_family_that_its_environment_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: Family, kernel: KernelSource, is_told: bool
 ) -> None:
     monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
-    told = read(plausible_run.make(tmp_path / "run", 8, faults=False))
+    told = read_run_input(plausible_run.make(tmp_path / "run", 8, faults=False))
     theirs = described(told, "qemu", Description(family=family, kernel=kernel, placement="switch"))
     ahead = [one for one in theirs.analysis.contrasts if one.primary and one.treatment["environment"] == "qemu"]
     assert {is_implausible(one, theirs) for one in ahead} == {is_told}
@@ -89,7 +89,7 @@ def test_what_is_behind_is_judged_by_its_family_and_whose_kernel_it_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: Family, kernel: KernelSource, is_told: bool
 ) -> None:
     monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
-    told = read(plausible_run.make(tmp_path / "run", 8, faults=False))
+    told = read_run_input(plausible_run.make(tmp_path / "run", 8, faults=False))
     theirs = described(told, "host", Description(family=family, kernel=kernel, placement="switch"))
     ahead = [one for one in theirs.analysis.contrasts if one.primary and one.treatment["environment"] == "qemu"]
     assert {is_implausible(one, theirs) for one in ahead} == {is_told}
@@ -102,7 +102,7 @@ def uncaptured(path: Path, *environments: str) -> ReportInput:
         for record in told:
             if record["trial"]["treatment"]["environment"] in environments:
                 record["observers"].pop("capture", None)
-    return read(folder)
+    return read_run_input(folder)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_box_says_that_captures_do_not_hold_what_they_would_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(plausible_run.SPEED, "qemu", 1.3)
-    section = why.render(read(plausible_captures.make(tmp_path / "run", 8, limit_reached=1)))
+    section = why.render(read_run_input(plausible_captures.make(tmp_path / "run", 8, limit_reached=1)))
     assert section is not None
     box = next(block for block in section.blocks if isinstance(block, Notice) and block.tone == "warning")
     assert dict(box.items)["Do both sides carry the same packets?"].startswith("not known: their captures do not hold")
@@ -157,8 +157,8 @@ def test_a_guest_ahead_of_a_container_gets_a_box_where_that_has_the_hosts_kernel
     monkeypatch.setattr(plausible_run, "SOURCE", source)
     assert (
         "ahead of a container, which has the host's own kernel"
-        in notes(read(plausible_captures.make(tmp_path / "a")))[0]
+        in notes(read_run_input(plausible_captures.make(tmp_path / "a")))[0]
     )
     sandboxed = '[environments.docker]\nkind = "docker"\nruntime = "runsc"\n[machine]'
     monkeypatch.setattr(plausible_run, "SOURCE", source.replace("[machine]", sandboxed))
-    assert not [text for text in notes(read(plausible_captures.make(tmp_path / "b"))) if "ahead" in text]
+    assert not [text for text in notes(read_run_input(plausible_captures.make(tmp_path / "b"))) if "ahead" in text]

@@ -10,7 +10,7 @@ from nearmetal.model import Artifact, BootRecord, MachineRecord, Response, Trial
 from nearmetal.planning import plan as planning
 from nearmetal.report.blocks import Notice, Quantity, Section, Table
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections import cpu_isolation
 from nearmetal.report.sections.cpu_isolation import ROWS, of_httperf, of_load
 from nearmetal.report.write import write
@@ -106,7 +106,7 @@ def record(folder: RunFolder, address: TrialAddress, boot: str) -> TrialRecord:
 
 
 def chapter(folder: RunFolder) -> Section:
-    (found,) = [section for section in make_sections(read(folder)) if section.name == "cpu-isolation"]
+    (found,) = [section for section in make_sections(read_run_input(folder)) if section.name == "cpu-isolation"]
     return found
 
 

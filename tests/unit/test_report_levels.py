@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.report.blocks import Chart, Section, Terms
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from tests import plausible_run
 
 
@@ -29,7 +29,7 @@ def levels(report: ReportInput, primary: bool) -> set[str]:
     ("factors", "is_drawn"), [("", True), ("nic = ['virtio-net', 'e1000', 'e1000e', 'vmxnet3']", False)]
 )
 def test_shared_and_whole_levels_are_told_apart(factors: str, is_drawn: bool, tmp_path: Path) -> None:
-    report = read(plausible_run.make(tmp_path / "run", blocks=2, factors=factors))
+    report = read_run_input(plausible_run.make(tmp_path / "run", blocks=2, factors=factors))
     (shared,), (whole,) = levels(report, primary=True), levels(report, primary=False)
     assert shared != whole == "95 %"
     said = told_level(report)
@@ -43,7 +43,7 @@ def test_shared_and_whole_levels_are_told_apart(factors: str, is_drawn: bool, tm
 
 
 def test_the_level_of_one_contrast_is_that_of_all_intervals(tmp_path: Path) -> None:
-    report = read(plausible_run.make(tmp_path / "run", blocks=2))
+    report = read_run_input(plausible_run.make(tmp_path / "run", blocks=2))
     only = report.manifest.plan.contrasts[:1]
     alpha = report.manifest.study.design.alpha
     plan = report.manifest.plan.model_copy(update={"contrasts": only, "level": alpha})

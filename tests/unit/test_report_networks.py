@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nearmetal.analysis import centre
+from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Level
 from nearmetal.report.blocks import Chart, Notice, Paragraph, Quantity, Section, Table, Terms
-from nearmetal.report.cells import for_people
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.courses import label_without_clients
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.client_lines import label_without_clients
+from nearmetal.report.report_input import ReportInput, read_run_input
+from nearmetal.report.table_values import show_value
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_networks, plausible_run
@@ -42,7 +42,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 def chapters(folder: RunFolder) -> dict[str, Section]:
     """They are made once of each folder: a test that changes a run asks for them after it, or of a copy."""
     if folder.path not in _MADE:
-        _MADE[folder.path] = {one.name: one for one in make_sections(read(folder)) if one.name in OURS}
+        _MADE[folder.path] = {one.name: one for one in make_sections(read_run_input(folder)) if one.name in OURS}
     return _MADE[folder.path]
 
 
@@ -103,7 +103,7 @@ def test_transactions_have_a_column_for_each_number_of_workers(counted: RunFolde
 
 
 def test_transactions_of_one_block_have_no_standard_deviation(tmp_path: Path) -> None:
-    report = read(plausible_networks.transactions(tmp_path / "counted", blocks=1))
+    report = read_run_input(plausible_networks.transactions(tmp_path / "counted", blocks=1))
     (section,) = [one for one in make_sections(report) if one.name == "transactions"]
     found = table(section, "transactions")
     assert {(row["4 workers: blocks"], row["4 workers: stddev"]) for row in found} == {(1, None)}
@@ -117,7 +117,7 @@ def with_a_wild_block(folder: RunFolder) -> ReportInput:
             for response in record["responses"].values():
                 if record["trial"]["block"] == last and response["scale"] == "ratio":
                     response["value"] *= 0.01
-    return read(folder)
+    return read_run_input(folder)
 
 
 def number(value: object) -> float:
@@ -226,7 +226,7 @@ def test_the_client_that_gets_less_is_found_and_no_other(shared: RunFolder) -> N
 def test_the_clients_of_the_chapter_are_those_that_the_run_is_warned_of(tmp_path: Path, blocks: int) -> None:
     """In eight blocks those of primary responses alone: others are held against one percent."""
     folder = plausible_networks.shared(tmp_path / "run", blocks=blocks)
-    warned = [one.text for one in read(folder).analysis.warnings if one.code == "odd-client"]
+    warned = [one.text for one in read_run_input(folder).analysis.warnings if one.code == "odd-client"]
     rows = table(chapters(folder)["odd-clients"], "odd-clients")
     assert len(rows) == len(warned)
     assert {row["workload"] for row in rows} == ({"tcp"} if blocks == 8 else {"tcp", "udp"})
@@ -244,7 +244,7 @@ def test_repeats_that_are_off_to_either_side_make_no_client_odd(tmp_path: Path) 
                     response["by_client"] = [
                         factor if client == 2 else 1.0 for client in range(len(response["by_client"]))
                     ]
-    assert not [one for one in read(folder).analysis.warnings if one.code == "odd-client"]
+    assert not [one for one in read_run_input(folder).analysis.warnings if one.code == "odd-client"]
     assert chapters(folder)["odd-clients"].blocks == (Paragraph("None is."),)
 
 
@@ -310,7 +310,7 @@ def test_rates_of_a_column_have_as_many_decimals_all(name: str, shared: RunFolde
     columns = [column for column, value in rows[0].items() if isinstance(value, Quantity)]
     assert columns
     for column in columns:
-        texts = [for_people(value) for row in rows if isinstance(value := row[column], Quantity)]
+        texts = [show_value(value) for row in rows if isinstance(value := row[column], Quantity)]
         assert len({len(text.partition(".")[2]) for text in texts}) == 1, texts
 
 
@@ -402,7 +402,7 @@ def test_what_was_published_is_told_with_its_source_and_oddities(shared: RunFold
 
 
 def test_settings_follow_the_factor_that_sets_them_and_else_the_study(shared: RunFolder, counted: RunFolder) -> None:
-    report = read(shared)
+    report = read_run_input(shared)
     five: dict[str, Level] = {"environment": "qemu", "clients": 5}
     asked = report.asked(five)
     assert (asked.environment.kind, asked.server.nic, asked.clients.count) == ("qemu", "virtio-net", 5)
@@ -410,7 +410,7 @@ def test_settings_follow_the_factor_that_sets_them_and_else_the_study(shared: Ru
     assert report.parameter(five, "udp", "rate") == "900Mbit/s" and report.parameter(five, "udp", "nothing") is None
     cells = [cell for cell in report.analysis.cells if cell.treatment == five]
     assert {label_without_clients(cell.treatment, report) for cell in cells} == {"qemu"}
-    other = read(counted)
+    other = read_run_input(counted)
     four: dict[str, Level] = {"environment": "qemu", "nic": "e1000", "offload": False, "workers": 4}
     asked = other.asked(four)
     assert (asked.server.nic, asked.treatments["offload"]) == ("e1000", False)
@@ -442,15 +442,15 @@ def test_the_interval_of_a_centre_covers_it_as_often_as_it_says() -> None:
     noise = np.random.default_rng(3)
     covered = 0
     for _ in range(400):
-        interval = centre.of(cell(noise.lognormal(0, 0.2, size=8).tolist(), "ratio"), 0.05).interval
+        interval = single_arm.estimate_centre(cell(noise.lognormal(0, 0.2, size=8).tolist(), "ratio"), 0.05).interval
         assert interval is not None
         covered += interval[0] <= 1.0 <= interval[1]
     assert covered / 400 >= 0.93
-    few = centre.of(cell([1.0, 2.0, 4.0], "ratio"), 0.05)
+    few = single_arm.estimate_centre(cell([1.0, 2.0, 4.0], "ratio"), 0.05)
     assert few.estimate == pytest.approx(2.0) and few.interval is None
-    zeros = centre.of(cell([0.0] * 8, "difference"), 0.05)
+    zeros = single_arm.estimate_centre(cell([0.0] * 8, "difference"), 0.05)
     assert (zeros.estimate, zeros.interval) == (0.0, (0.0, 0.0))
-    assert math.isnan(centre.of(cell([1.0, math.inf], "ratio"), 0.05).estimate)
+    assert math.isnan(single_arm.estimate_centre(cell([1.0, math.inf], "ratio"), 0.05).estimate)
 
 
 def test_wherever_one_treatment_has_an_interval_it_is_of_the_time_of_the_run(
@@ -474,10 +474,10 @@ def test_no_name_beside_the_verdicts_is_cut_however_many_factors_it_tells_of(
     counted: RunFolder, shared: RunFolder
 ) -> None:
     for folder in (counted, shared):
-        (verdicts,) = [section for section in make_sections(read(folder)) if section.name == "verdicts"]
+        (verdicts,) = [section for section in make_sections(read_run_input(folder)) if section.name == "verdicts"]
         (chart,) = [block for block in verdicts.blocks if isinstance(block, Chart)]
         labels = [row["label"] for panel in chart.panels for row in drawn(panel.spec, "text") if "label" in row]
         # Each row is there twice: for its name, and for its figure.
-        assert len(labels) == 2 * sum(contrast.primary for contrast in read(folder).analysis.contrasts)
+        assert len(labels) == 2 * sum(contrast.primary for contrast in read_run_input(folder).analysis.contrasts)
         limits = [layer["mark"].get("limit") for panel in chart.panels for layer in panel.spec["layer"]]
         assert not any(limits)

@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.model import TrialAddress, TrialRecord, TrialStatus
 from nearmetal.report.blocks import Chart, Quantity, Table
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.noise import plugin
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
@@ -36,7 +36,7 @@ def made(path: Path, heard: Callable[[TrialRecord], dict[str, Any]] = heard) -> 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
-    return read(made(tmp_path_factory.mktemp("noise") / "run"))
+    return read_run_input(made(tmp_path_factory.mktemp("noise") / "run"))
 
 
 def rows(report: ReportInput, name: str) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def rows(report: ReportInput, name: str) -> list[dict[str, Any]]:
 
 
 def test_a_run_in_which_nobody_listened_has_no_such_chapter(tmp_path: Path) -> None:
-    assert plugin.render(read(plausible_run.make(tmp_path / "run", 2, faults=False))) is None
+    assert plugin.render(read_run_input(plausible_run.make(tmp_path / "run", 2, faults=False))) is None
 
 
 def test_the_time_that_each_cpu_lost_is_drawn(report: ReportInput) -> None:
@@ -88,7 +88,7 @@ def test_shares_are_as_they_were_heard_however_small(tmp_path: Path) -> None:
         host = {"host": {"ran": 3.0, "waited": 1e-5, "turns": 1}}
         return {"before": {"server-0": {**told, **host}}}
 
-    found = read(made(tmp_path / "run", quiet))
+    found = read_run_input(made(tmp_path / "run", quiet))
     assert {row["% lost"] for row in rows(found, "noise-cpus")} == {100 * 3.21e-6}
     assert {row["% waiting"] for row in rows(found, "noise-hosts")} == {100 * (1e-5 / 3.00001)}
 
@@ -112,7 +112,7 @@ def test_trials_that_do_not_count_are_in_no_figure(report: ReportInput, tmp_path
     again = [one.model_copy(update={"trial": repeated(one.trial)}) if one.trial.block == 0 else one for one in first]
     folder.journal.write_text("".join(one.model_dump_json() + "\n" for one in [*failed, *again]))
     for name in ("noise-cpus", "noise-hosts"):
-        assert rows(read(folder), name) == rows(report, name)
+        assert rows(read_run_input(folder), name) == rows(report, name)
 
 
 def repeated(trial: TrialAddress) -> TrialAddress:

@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.report.blocks import Chart, Paragraph
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.write import render
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run, plausible_sysbench
@@ -18,7 +18,7 @@ from tests.golden.make_run import FOLDER
 
 def pictures(folder: RunFolder) -> dict[str, tuple[list[str], bool]]:
     """Of each chart of the chapter, its panels and whether they are folded away."""
-    (section,) = [section for section in make_sections(read(folder)) if section.name == "responses"]
+    (section,) = [section for section in make_sections(read_run_input(folder)) if section.name == "responses"]
     charts = [block for block in section.blocks if isinstance(block, Chart)]
     return {chart.name: ([panel.name for panel in chart.panels], chart.folded) for chart in charts}
 
@@ -39,7 +39,7 @@ def test_of_few_responses_too_those_with_verdicts_are_shown(tmp_path: Path) -> N
 
 
 def test_pictures_of_what_was_measured_do_not_wait_for_the_analysis(tmp_path: Path) -> None:
-    report, when = read(plausible_run.make(tmp_path / "run", blocks=2)), list[tuple[str, bool]]()
+    report, when = read_run_input(plausible_run.make(tmp_path / "run", blocks=2)), list[tuple[str, bool]]()
 
     def note(name: str) -> None:
         when.append((name, "analysis" in vars(report)))
@@ -52,7 +52,7 @@ def test_pictures_of_what_was_measured_do_not_wait_for_the_analysis(tmp_path: Pa
 @pytest.mark.parametrize(("blocks", "are_dots"), [(60, True), (61, False)])
 def test_the_caption_tells_what_the_rows_show(blocks: int, are_dots: bool, tmp_path: Path) -> None:
     """More values than a reader can tell apart are drawn by their quartiles."""
-    found = make_sections(read(plausible_run.make(tmp_path / "run", blocks=blocks, faults=False)))
+    found = make_sections(read_run_input(plausible_run.make(tmp_path / "run", blocks=blocks, faults=False)))
     for name in ("responses", "cost"):
         chart, *_ = [b for one in found if one.name == name for b in one.blocks if isinstance(b, Chart)]
         dots = "Each dot is one block's value, later blocks higher up."
@@ -66,7 +66,7 @@ def test_rows_of_which_only_some_have_many_values_are_told_both_ways(tmp_path: P
     with journals.changed_records(folder.journal) as lines:
         trials = [(line, line["trial"]) for line in lines]
         lines[:] = [line for line, one in trials if one["treatment"]["environment"] != "qemu" or one["block"] < 9]
-    (section,) = [section for section in make_sections(read(folder)) if section.name == "responses"]
+    (section,) = [section for section in make_sections(read_run_input(folder)) if section.name == "responses"]
     chart, *_ = [block for block in section.blocks if isinstance(block, Chart)]
     assert chart.caption.startswith(
         "Each dot is one block's value, later blocks higher up. Of more than 60 values, the thick bar is the middle "
@@ -95,7 +95,7 @@ def test_what_has_no_place_on_an_axis_is_left_out_of_pictures(
         for line in lines:
             if line["schema"].startswith("record."):
                 line["responses"]["throughput"]["value"] = next(given)
-    (section,) = [section for section in make_sections(read(folder)) if section.name == "responses"]
+    (section,) = [section for section in make_sections(read_run_input(folder)) if section.name == "responses"]
     assert ("web-throughput" in [name for panels, _ in pictures(folder).values() for name in panels]) is is_drawn
     told = [block.text for block in section.blocks if isinstance(block, Paragraph)]
     assert any("throughput of web: " in text for text in told) is not is_drawn

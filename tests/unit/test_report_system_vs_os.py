@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.report import why_found
+from nearmetal.report import explanations
 from nearmetal.report.blocks import Chart, Quantity, Section, Statements, Table
 from nearmetal.report.chapters import make_sections
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run, plausible_sysbench
@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 def chapter(folder: RunFolder) -> Section | None:
-    return next((section for section in make_sections(read(folder)) if section.name == "system-vs-os"), None)
+    return next((section for section in make_sections(read_run_input(folder)) if section.name == "system-vs-os"), None)
 
 
 def table(folder: RunFolder, name: str) -> list[dict[str, object]]:
@@ -84,7 +84,7 @@ def test_the_standard_deviation_is_the_populations_as_published(folder: RunFolde
     treatment = {"environment": "docker", "vcpus": 2, "memory": "2GiB"}
     (cell,) = [
         cell
-        for cell in read(folder).analysis.cells
+        for cell in read_run_input(folder).analysis.cells
         if (cell.workload, cell.response, cell.treatment) == ("cpu", "events", treatment)
     ]
     assert row["stddev"] == Quantity(statistics.pstdev(cell.values), "1/s")
@@ -191,8 +191,8 @@ def test_what_sysbench_does_are_events_and_no_requests(folder: RunFolder, tmp_pa
                 interrupts = 900.0 if line["trial"]["treatment"]["environment"] == "qemu" else 100.0
                 server = {"seconds": 1.0, "interrupts": interrupts, "context_switches": 0.0}
                 line["observers"] = {"usage": {"server-0": server}}
-    report = read(observed)
+    report = read_run_input(observed)
     contrast = next(one for one in report.analysis.contrasts if one.workload == "cpu" and one.primary)
-    explained = why_found.explain_contrast(contrast, report)
-    assert "interrupts in the server for each event" in [one.trait.title for one in explained.found]
-    assert "context switches in the server for each event" in [trait.title for trait in explained.nil]
+    explained = explanations.explain_contrast(contrast, report)
+    assert "interrupts in the server for each event" in [one.covariate.title for one in explained.found]
+    assert "context switches in the server for each event" in [covariate.title for covariate in explained.nil]

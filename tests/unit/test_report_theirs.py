@@ -14,7 +14,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.report.blocks import Chart, Column, Panel, Paragraph, Section, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.drawing import Drawers
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.write import render, write
 from nearmetal.store.folder import RunFolder
 from tests import plausible_run
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def report(folder: RunFolder) -> ReportInput:
-    return read(folder)
+    return read_run_input(folder)
 
 
 class Theirs:
@@ -88,7 +88,7 @@ def test_a_section_of_somebody_else_stands_where_it_asks_to(
     beside_ours(monkeypatch, theirs=Theirs())
     copy = RunFolder(tmp_path / "run")
     shutil.copytree(folder.path, copy.path)
-    names = [section.name for section in make_sections(read(copy))]
+    names = [section.name for section in make_sections(read_run_input(copy))]
     assert names[:4] == ["verdicts", "responses", "theirs", "cost"]
     write(copy)
     assert (copy.report / "their-table.csv").read_text() == "what,n\na,1\n"

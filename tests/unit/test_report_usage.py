@@ -9,13 +9,11 @@ import pytest
 from nearmetal.model import Artifact, TrialRecord
 from nearmetal.observers.usage.samples import Own, Span, average_samples, parse_samples
 from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Quantity, Table
-from nearmetal.report.reading import ReportInput, read
-from nearmetal.report.sections.usage import plugin
-from nearmetal.report.usage import read_course
+from nearmetal.report.report_input import ReportInput, read_run_input
+from nearmetal.report.sections.usage import plugin, read_course
 from nearmetal.report.write import write
 from nearmetal.store import journal
-from nearmetal.store.artifacts import hash_file
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.folder import RunFolder, hash_file
 from tests import journals, plausible_run
 
 from .workloads_stage import golden
@@ -60,7 +58,7 @@ def made(path: Path, blocks: int = 3, factors: str = "", **more: Any) -> RunFold
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
-    return read(made(tmp_path_factory.mktemp("usage") / "run"))
+    return read_run_input(made(tmp_path_factory.mktemp("usage") / "run"))
 
 
 def blocks(report: ReportInput) -> dict[str, Block]:
@@ -76,7 +74,7 @@ def table(report: ReportInput, name: str) -> list[dict[str, Any]]:
 
 
 def test_a_run_that_was_not_observed_has_no_such_chapter(tmp_path: Path) -> None:
-    assert plugin.render(read(plausible_run.make(tmp_path / "run", 2, faults=False))) is None
+    assert plugin.render(read_run_input(plausible_run.make(tmp_path / "run", 2, faults=False))) is None
 
 
 def test_averages_are_over_all_trials_in_the_columns_of_mpstat(report: ReportInput) -> None:
@@ -96,7 +94,7 @@ def test_the_clients_have_rows_of_their_own(tmp_path: Path) -> None:
         for record in told:
             usage = record["observers"]["usage"]
             usage["client-0"] = {**usage["server-0"], "cpu.all.usr": 77.0}
-    rows = table(read(folder), "usage-cpu")
+    rows = table(read_run_input(folder), "usage-cpu")
     assert [row["where"] for row in rows[:3]] == ["inside", "its host", "clients"]
     assert rows[2]["%usr"] == 77.0
 
@@ -127,7 +125,7 @@ def test_what_one_of_several_servers_did_not_do_at_all_is_nothing_there(tmp_path
             host = record["observers"]["usage"]["host"]
             kept = {name: value for name, value in host.items() if not name.startswith("group.")}
             record["observers"]["usage"]["host"] = kept | groups
-    row = table(read(folder), "usage-machines")[0]
+    row = table(read_run_input(folder), "usage-machines")[0]
     assert (row["CPU %"], row["block in"], row["block out"]) == (37.5, Quantity(1_500, "B/s"), None)
 
 
@@ -151,7 +149,9 @@ def test_the_cost_of_sampling_is_told(report: ReportInput) -> None:
 
 
 def test_a_sampler_that_was_killed_is_told(tmp_path: Path) -> None:
-    found = blocks(read(made(tmp_path / "run", 2, problem="the sampler was killed before the trial was over")))
+    found = blocks(
+        read_run_input(made(tmp_path / "run", 2, problem="the sampler was killed before the trial was over"))
+    )
     notice = found["notice"]
     assert isinstance(notice, Notice)
     assert "12 samplers did not come to the end" in notice.text
@@ -162,13 +162,13 @@ def test_samples_that_are_gone_cost_the_picture_alone(tmp_path: Path) -> None:
     folder = made(tmp_path / "run", 2)
     for path in folder.path.glob("artifacts/*/*.jsonl"):
         path.write_bytes(b"\xff rubbish\n")
-    found = blocks(read(folder))
+    found = blocks(read_run_input(folder))
     assert "usage" not in found
     assert "usage-cpu" in found
 
 
 def test_many_treatments_are_told_by_tables_alone(tmp_path: Path) -> None:
-    found = blocks(read(made(tmp_path / "run", 1, "vcpus = [1, 2, 4]")))
+    found = blocks(read_run_input(made(tmp_path / "run", 1, "vcpus = [1, 2, 4]")))
     assert "usage" not in found
     assert "usage-cpu" in found
 

@@ -15,11 +15,11 @@ from nearmetal.analysis.provenance import NESTED
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import looks
 from nearmetal.model import Warned
-from nearmetal.report import cells
+from nearmetal.report import table_values
 from nearmetal.report.blocks import Block, Chart, Notice, Statements, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.formats import comma_separated
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections import validity, verdicts
 from nearmetal.report.write import render
 from tests import contrasted, journals, plausible_run
@@ -27,7 +27,7 @@ from tests import contrasted, journals, plausible_run
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
-    return read(plausible_run.make(tmp_path_factory.mktemp("run") / "run", blocks=2))
+    return read_run_input(plausible_run.make(tmp_path_factory.mktemp("run") / "run", blocks=2))
 
 
 def contrast(**changes: Any) -> Contrast:
@@ -233,7 +233,7 @@ def test_values_of_any_size_in_one_block_leave_the_report_whole(tmp_path: Path) 
         for line in lines:
             for response in line.get("responses", {}).values():
                 response.update(value=next(given), scale="difference")
-    found = make_sections(read(folder))
+    found = make_sections(read_run_input(folder))
     assert "verdicts" in [section.name for section in found]
     page = str(render(folder, "md"))
     assert not re.search(r"\d[\d,]{60}", page), "nobody reads 300 digits"
@@ -267,11 +267,11 @@ def test_the_p_of_a_look_stands_beside_the_level_it_is_held_against_and_not_on_t
     of = replace(report, manifest=report.manifest.model_copy(update={"plan": plan}))
     found = contrast(verdict=Verdict.UNDECIDED, interval=(0.95, 1.01), p=0.0229, look=6, look_level=0.0162)
     _, table = chapter(of, found)
-    assert "p" not in [column.title for _, column in cells.list_columns(table, "page")]
+    assert "p" not in [column.title for _, column in table_values.list_columns(table, "page")]
     (row,) = csv.DictReader(comma_separated(table).splitlines())
     assert (row["p"], row["look"], row["look_level"], row["level"]) == ("0.0229", "6", "0.0162", "0.05")
     _, table = chapter(report, contrast())
-    assert "p" in [column.title for _, column in cells.list_columns(table, "page")]
+    assert "p" in [column.title for _, column in table_values.list_columns(table, "page")]
 
 
 def test_the_caption_tells_of_no_mark_that_is_not_drawn(report: ReportInput) -> None:
@@ -287,7 +287,7 @@ def test_the_caption_tells_of_no_mark_that_is_not_drawn(report: ReportInput) -> 
 
 
 def test_no_trend_is_drawn_of_a_few_points(report: ReportInput, tmp_path: Path) -> None:
-    longer = read(plausible_run.make(tmp_path / "run", blocks=4))
+    longer = read_run_input(plausible_run.make(tmp_path / "run", blocks=4))
     drawn = [
         [block.name for section in make_sections(one) for block in section.blocks if isinstance(block, Chart)]
         for one in (report, longer)

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from nearmetal.analysis.attribution import TraitContrast, attributed
+from nearmetal.analysis.attribution import CovariateContrast, attributed
+from nearmetal.analysis.covariates import COVARIATES, OF_PACKETS
 from nearmetal.analysis.responses import arms_of, key_of
-from nearmetal.analysis.traits import OF_PACKETS, TRAITS
 from nearmetal.model import Scale
 from nearmetal.report.blocks import Paragraph, Statements
-from nearmetal.report.cells import for_people
+from nearmetal.report.explanations import badge_difference, write_clause
 from nearmetal.report.formats import comma_separated
-from nearmetal.report.reading import ReportInput, read
+from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.table_values import show_value
 from nearmetal.report.terminal import why_lines
-from nearmetal.report.why_figures import badge_difference, write_clause
 from nearmetal.report.write import render, write
 from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import clocks_unlike, in_terminal, notes, table
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.usefixtures("one_engine")
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
-    return read(plausible_captures.make(tmp_path_factory.mktemp("captured") / "run"))
+    return read_run_input(plausible_captures.make(tmp_path_factory.mktemp("captured") / "run"))
 
 
 def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
     host, docker, qemu = (report.arms[key_of({"environment": name}), "web"] for name in ("host", "docker", "qemu"))
-    found = {one.trait.name: one for one in attributed(qemu.paired(host), 0.05)}
+    found = {one.covariate.name: one for one in attributed(qemu.paired(host), 0.05)}
     packets = found["packets"]
     assert packets.blocks == 8 and packets.scale == "ratio" and packets.differs
     assert packets.interval is not None and packets.interval[0] < 9 / 5 < packets.interval[1]
@@ -45,7 +45,7 @@ def test_what_differs_is_ranked_with_intervals(report: ReportInput) -> None:
     assert found["autocorked"].treatment == pytest.approx(0.04)
     # 40 % of one CPU in the kernel, at 9,150 requests in a second.
     assert found["kernel_time"].reference == pytest.approx(0.4 / 9150, rel=0.05)
-    same = {one.trait.name: one for one in attributed(docker.paired(host), 0.05)}
+    same = {one.covariate.name: one for one in attributed(docker.paired(host), 0.05)}
     assert not same["acks"].differs and same["acks"].distance == 0
     assert (badge_difference(same["acks"]).text, badge_difference(same["packets"]).text) == (
         "the same in all blocks",
@@ -61,14 +61,14 @@ def with_traces(path: Path, **given: dict[str, float]) -> ReportInput:
         for record in told:
             if trace := record["observers"].get("capture", {}).get("trace-0"):
                 trace |= given[record["trial"]["treatment"]["environment"]]
-    return read(folder)
+    return read_run_input(folder)
 
 
 def test_the_packets_of_a_connection_are_no_difference_between_its_requests(tmp_path: Path) -> None:
     """Six ACKs on either side, of 30,000 requests and of 3,000."""
     acks = {"host": {"acks": 0.0002}, "docker": {"acks": 0.0002}, "qemu": {"acks": 0.002}}
     told = with_traces(tmp_path / "run", **acks)
-    rows = [list(map(for_people, row)) for row in table(why.render(told), "why-2").rows]
+    rows = [list(map(show_value, row)) for row in table(why.render(told), "why-2").rows]
     (at,) = [place for place, row in enumerate(rows) if row[0] == "bare ACKs of the client for each request"]
     assert rows[at] == [rows[at][0], "0.002", "0.0002", "+0.0018 (+0.0018 to +0.0018)", "hardly differs"]
     assert {row[-1] for row in rows[at + 1 :]} == {"none"}
@@ -87,7 +87,7 @@ def test_both_sides_have_the_ratio_that_stands_beside_them(tmp_path: Path) -> No
     """Three ACKs of 20,000 requests, and five: 1.667 times as many."""
     told = with_traces(tmp_path / "run", host={"acks": 0.00015}, docker={"acks": 0.00015}, qemu={"acks": 0.00025})
     row = next(row for row in table(why.render(told), "why-2").rows if str(row[0]).startswith("bare ACKs"))
-    assert list(map(for_people, row))[1:3] == ["0.00025", "0.00015"]
+    assert list(map(show_value, row))[1:3] == ["0.00025", "0.00015"]
     (written,) = [
         row
         for row in csv.DictReader(comma_separated(table(why.render(told), "why")).splitlines())
@@ -112,14 +112,14 @@ def test_both_sides_have_the_ratio_that_stands_beside_them(tmp_path: Path) -> No
 def test_a_difference_is_slight_when_the_far_end_of_its_interval_is(
     interval: tuple[float, float], sides: tuple[float, float], scale: Scale, is_slight: bool
 ) -> None:
-    trait = replace(next(trait for trait in TRAITS if trait.name == "packets"), scale=scale)
-    one = TraitContrast(trait, 8, *sides, sum(interval) / 2, interval)
+    covariate = replace(next(covariate for covariate in COVARIATES if covariate.name == "packets"), scale=scale)
+    one = CovariateContrast(covariate, 8, *sides, sum(interval) / 2, interval)
     assert one.is_slight == is_slight
     assert not (one.is_slight and one.differs)
 
 
 def test_with_too_few_blocks_nothing_differs(tmp_path: Path) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", 3))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 3))
     rows = table(why.render(told), "why").rows
     assert rows
     assert {getattr(row[-1], "text", None) for row in rows} == {"too few blocks"}
@@ -162,7 +162,7 @@ def test_the_three_largest_differences_stand_at_the_head_and_the_others_below(
         for given in (plausible_captures.SLOWER, plausible_run.READY, plausible_run.OVERHEAD):
             monkeypatch.setitem(given, name, 1 / speed)
         monkeypatch.setitem(plausible_captures.SIZES, name, plausible_captures.SIZES["host"])
-    told = read(plausible_captures.make(tmp_path / "run", 10))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 10))
     section = why.render(told)
     assert section is not None
     head, more, rest = section.blocks[:3]
@@ -193,23 +193,23 @@ def test_of_what_goes_along_nothing_is_called_sure(report: ReportInput) -> None:
 
 def test_a_terminal_tells_what_goes_along_where_anything_was_observed(report: ReportInput, tmp_path: Path) -> None:
     assert max(map(len, in_terminal(report, 60).splitlines())) <= 60
-    assert why_lines(read(plausible_run.make(tmp_path / "run", 8))) is None
+    assert why_lines(read_run_input(plausible_run.make(tmp_path / "run", 8))) is None
 
 
 def test_a_difference_says_of_what_it_is_and_a_ratio_too() -> None:
-    traits = {trait.name: trait for trait in TRAITS}
-    ratio = TraitContrast(traits["packets"], 8, 9.5, 1.0, 9.5, (9.2, 9.8))
+    covariates = {covariate.name: covariate for covariate in COVARIATES}
+    ratio = CovariateContrast(covariates["packets"], 8, 9.5, 1.0, 9.5, (9.2, 9.8))
     assert write_clause(ratio) == "9.5 × the packets for each request (9.2 to 9.8)"
-    count = TraitContrast(traits["acks"], 8, 0.0, 1.0, -1.0, (-1.2, -0.9))
+    count = CovariateContrast(covariates["acks"], 8, 0.0, 1.0, -1.0, (-1.2, -0.9))
     assert write_clause(count) == "−1.0 bare ACKs of the client for each request (−1.2 to −0.9)"
-    time = TraitContrast(traits["transfer"], 8, 8e-5, 0.0, 8e-5, None)
+    time = CovariateContrast(covariates["transfer"], 8, 8e-5, 0.0, 8e-5, None)
     assert write_clause(time) == "+80 µs in the time in which a reply comes in"
 
 
 def test_each_verdict_has_a_table_of_its_own_with_what_neither_side_had(report: ReportInput) -> None:
     rows = {str(row[0]): row for row in table(why.render(report), "why-2").rows}
     assert [column.title for column in table(why.render(report), "why-2").columns[1:3]] == ["qemu", "host"]
-    words = {title: tuple(map(for_people, row[1:])) for title, row in rows.items()}
+    words = {title: tuple(map(show_value, row[1:])) for title, row in rows.items()}
     assert words["share of packets lost between both ends"][:2] == ("0.0333 %", "0 %")
     assert words["share of the time of the server's CPUs that was stolen"] == ("0 %", "0 %", "–", "none")
     assert list(rows)[-1] == "share of the time of the server's CPUs that was idle"
@@ -227,9 +227,9 @@ def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:
     with journals.changed_records(folder.journal) as told:
         for record in told:
             record["observers"].pop("usage", None)
-    (said,) = [text for text in notes(read(folder)) if "Not observed" in text]
+    (said,) = [text for text in notes(read_run_input(folder)) if "Not observed" in text]
     assert "interrupts, context switches" in said and "usage = true" in said and "packets" not in said
-    whole = read(plausible_captures.make(tmp_path / "whole", 2))
+    whole = read_run_input(plausible_captures.make(tmp_path / "whole", 2))
     assert not [text for text in notes(whole) if "Not observed" in text]
 
 
@@ -237,10 +237,10 @@ def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:
 def test_what_a_capture_that_is_not_whole_counts_is_not_compared_and_a_note_says_so(
     tmp_path: Path, sign: dict[str, Any]
 ) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", 8, **sign))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 8, **sign))
     arms = arms_of(told.records, 1)
     host, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "qemu"))
-    names = {one.trait.name for one in attributed(qemu.paired(host), 0.05)}
+    names = {one.covariate.name for one in attributed(qemu.paired(host), 0.05)}
     assert {"network", "server", "interrupts"} <= names
     assert not names & OF_PACKETS
     (note,) = [text for text in notes(told) if text.startswith("Captures do not hold all packets of web with ")]
@@ -250,7 +250,7 @@ def test_what_a_capture_that_is_not_whole_counts_is_not_compared_and_a_note_says
 def test_a_treatment_like_its_reference_is_said_not_to_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(plausible_captures.SLOWER, "docker", 1.0)
     monkeypatch.setitem(plausible_run.SPEED, "docker", plausible_run.SPEED["host"])
-    section = why.render(read(plausible_captures.make(tmp_path / "run", 8)))
+    section = why.render(read_run_input(plausible_captures.make(tmp_path / "run", 8)))
     assert section is not None
     head, said = [block for block in section.blocks if isinstance(block, Statements)]
     assert [item.text.split(" ")[0] for item in head.items] == ["qemu"]
@@ -260,7 +260,7 @@ def test_a_treatment_like_its_reference_is_said_not_to_differ(tmp_path: Path, mo
 
 
 def test_time_of_cpus_is_not_called_the_servers_where_others_run_on_them(tmp_path: Path) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", 8, shared_kernel={"host", "docker"}))
+    told = read_run_input(plausible_captures.make(tmp_path / "run", 8, shared_kernel={"host", "docker"}))
     (foreign,) = [text for text in notes(told) if "others' programs" in text]
     assert foreign.startswith("With docker and host the server runs on its host's kernel: the time of its CPUs is that")
     titles = {str(row[2]) for row in table(why.render(told), "why").rows}
@@ -289,7 +289,7 @@ def test_steal_is_compared_only_between_kernels_that_are_told_of_it(tmp_path: Pa
                     server["cpu.all.steal"] = 4.0
                 case "qemu":
                     server["steal"] = "untold"
-    report = read(folder)
+    report = read_run_input(folder)
     rows = [row for row in table(why.render(report), "why").rows if "stolen" in str(row[2])]
     assert [str(row[1]).split(" ")[0] for row in rows] == ["docker"]
     (untold,) = [text for text in notes(report) if "stolen" in text]
@@ -303,17 +303,19 @@ def unlike_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("unlike_clocks")
 def test_what_is_no_figure_is_told_beside_them(tmp_path: Path) -> None:
-    clocks, exits = notes(read(plausible_captures.make(tmp_path / "run")))
+    clocks, exits = notes(read_run_input(plausible_captures.make(tmp_path / "run")))
     assert clocks == "The server's kernel takes its time from hpet with qemu, and from tsc with host."
     assert "the host's kernel did not tell" in exits
 
 
 def test_exits_of_guests_are_a_figure_where_the_kernel_tells(tmp_path: Path) -> None:
-    told = read(plausible_captures.make(tmp_path / "run", exits={"host": 40.0, "docker": 40.0, "qemu": 90_000.0}))
+    told = read_run_input(
+        plausible_captures.make(tmp_path / "run", exits={"host": 40.0, "docker": 40.0, "qemu": 90_000.0})
+    )
     assert not [text for text in notes(told) if "VM exits" in text]
     arms = arms_of(told.records, 1)
     host, qemu = (arms[key_of({"environment": name}), "web"] for name in ("host", "qemu"))
-    found = {one.trait.name: one for one in attributed(qemu.paired(host), 0.05)}
+    found = {one.covariate.name: one for one in attributed(qemu.paired(host), 0.05)}
     # 9,150 and 915 requests in a second.
     assert found["exits"].differs
     assert found["exits"].treatment == pytest.approx(90_000 / 915, rel=0.1)

@@ -9,7 +9,7 @@ from rich.console import Console
 from nearmetal.analysis.results import Analysis, LastLook, Pair, Verdict
 from nearmetal.console.manual import read_entries
 from nearmetal.model import Level, ResponseKind, TrialCounts, Warned
-from nearmetal.report import cells, figures, terminal, words
+from nearmetal.report import figures, table_values, terminal, words
 from nearmetal.report.words import Labels
 from nearmetal.workloads import ping
 from tests.contrasted import contrast
@@ -261,8 +261,8 @@ def test_no_interval_is_at_all_of_100_percent(level: float, text: str) -> None:
     [(44_820.3, "44,820"), (1234.5, "1,234"), (12.3456, "12.35"), (0.00025, "0.00025"), (0.00002, "< 0.0001")],
 )
 def test_plain_numbers_of_a_table_have_no_exponent(value: float, text: str) -> None:
-    assert cells.for_people(value) == text
-    assert float(cells.for_programs(value)) == value
+    assert table_values.show_value(value) == text
+    assert float(table_values.write_value(value)) == value
 
 
 @pytest.mark.parametrize(("value", "text"), [(float("nan"), "not a number"), (float("inf"), "unbounded")])
@@ -478,7 +478,7 @@ def test_names_that_have_commas_are_told_apart(names: list[str], text: str) -> N
 
 
 def test_next_to_nothing_is_told_without_a_power_of_ten() -> None:
-    assert [cells.for_people(value) for value in (0.0, 0.00005, 0.0002)] == ["0", "< 0.0001", "0.0002"]
+    assert [table_values.show_value(value) for value in (0.0, 0.00005, 0.0002)] == ["0", "< 0.0001", "0.0002"]
 
 
 def test_of_what_is_the_same_in_all_blocks_nothing_is_undecided() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearmetal.run import room
+from nearmetal.run import disk_space
 
 MEBIBYTE = 2**20
 
@@ -21,21 +21,21 @@ MEBIBYTE = 2**20
     ],
 )
 def test_what_is_left_is_read_as_df_prints_it(text: str, left: int | None) -> None:
-    assert room.parse_df(text) == left
+    assert disk_space.parse_df(text) == left
 
 
 def test_a_trial_that_takes_much_of_a_disk_is_told() -> None:
-    (warning,) = room.warn_of_filling(
+    (warning,) = disk_space.warn_of_filling(
         {"a": 1000 * MEBIBYTE, "b": 1000 * MEBIBYTE}, {"a": 900 * MEBIBYTE, "b": 990 * MEBIBYTE}
     )
     assert warning.code == "disk-filling"
     assert "took 100 MiB of the disk of a, of which 900 MiB are left" in warning.text
-    assert not list(room.warn_of_filling({"a": 100_000 * MEBIBYTE}, {"a": 99_000 * MEBIBYTE}))
-    assert not list(room.warn_of_filling({}, {"a": 1}))
+    assert not list(disk_space.warn_of_filling({"a": 100_000 * MEBIBYTE}, {"a": 99_000 * MEBIBYTE}))
+    assert not list(disk_space.warn_of_filling({}, {"a": 1}))
 
 
 def test_a_full_disk_is_a_reason() -> None:
-    assert room.find_full({"a": room.LEAST}) is None
-    fault = room.find_full({"a": room.LEAST, "b": 0})
+    assert disk_space.find_full({"a": disk_space.LEAST}) is None
+    fault = disk_space.find_full({"a": disk_space.LEAST, "b": 0})
     assert fault is not None and fault.blame == "treatment"
     assert "the disk of b is full" in fault.reason and "/dev/null" in fault.reason

@@ -13,8 +13,8 @@ from hypothesis import strategies as some
 
 import nearmetal
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.measured_study import render_toml
 from nearmetal.store.folder import RunFolder
-from nearmetal.study.toml_text import render_toml
 from tests.order import mock_run
 
 MAPPING = tomllib.loads(mock_run.STUDY)

@@ -11,8 +11,7 @@ from nearmetal import cli
 from nearmetal.model import TrialRecord
 from nearmetal.report.write import render
 from nearmetal.store import journal
-from nearmetal.store.artifacts import describe_change, hash_file
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.folder import RunFolder, describe_change, hash_file
 from tests import captures, journals, plausible_captures
 
 pytestmark = pytest.mark.usefixtures("one_engine")

@@ -12,7 +12,7 @@ from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
 from nearmetal.lab.changes import ledger
 from nearmetal.model import Handle, TrialRecord
-from nearmetal.report.reading import read as read_run
+from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.store import journal, query, runs
 from nearmetal.store.checksum import ChecksumMismatch, add_checksum, without_checksum
 from nearmetal.store.folder import RunFolder

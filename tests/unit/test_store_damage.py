@@ -16,7 +16,7 @@ from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
 from nearmetal.lab.changes import ledger
 from nearmetal.model import Artifact
-from nearmetal.report.reading import read as read_run
+from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.store import journal, query, runs
 from nearmetal.store.folder import RunFolder
 

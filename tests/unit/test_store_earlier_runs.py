@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 from nearmetal.report.write import render
-from nearmetal.store.earlier_runs import count_earlier_runs
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.runs import count_earlier_runs
 from tests import journals
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nearmetal.dashboard.run_view import RunView
-from nearmetal.report.reading import read as read_run
+from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections.fairness import plugin as fairness
 from nearmetal.report.sections.method import plugin as method
 from nearmetal.report.sections.why import plugin as why

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.dashboard.course import RunHistory
+from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.model import TrialStatus
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder

@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 from nearmetal import model
 from nearmetal.planning import evidence, plan
 from nearmetal.study import study_file
-from nearmetal.study.text import MOST_TRIALS, keys_of
+from nearmetal.study.error_messages import MOST_TRIALS, keys_of
 from nearmetal.units import _RATES, _SIZES, _TIMES, AS_WRITTEN
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "study-file.md").read_text()

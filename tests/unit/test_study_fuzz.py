@@ -18,7 +18,7 @@ from nearmetal.model import Study
 from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.study import factors, study_file
-from nearmetal.study.text import MOST_TRIALS
+from nearmetal.study.error_messages import MOST_TRIALS
 from tests.unit.study_text import GOOD
 
 NESTED = tomllib.loads(GOOD)

@@ -11,8 +11,8 @@ import pytest
 
 from nearmetal.errors import BadInput
 from nearmetal.planning.opened_study import read_study
-from nearmetal.study.lines import line_of_deeper
-from nearmetal.study.text import DEEPEST
+from nearmetal.study.error_messages import DEEPEST
+from nearmetal.study.line_numbers import line_of_deeper
 from tests.unit.study_text import refused
 
 MEMORY = 400 * 2**20

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nearmetal.trace.events import Clocks
-from nearmetal.trace.figures import make_figures
+from nearmetal.trace.record_figures import make_figures
 from nearmetal.units import MIB
 from tests.unit.trace_golden import DOCUMENT
 

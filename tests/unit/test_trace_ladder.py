@@ -8,7 +8,7 @@ import pytest
 from nearmetal.report import palette
 from nearmetal.report.charts.ladder import WORDS, list_shown, spread_places
 from nearmetal.report.charts.ladder import draw_ladder as drawn
-from nearmetal.report.charts.text import measure_text
+from nearmetal.report.charts.text_width import measure_text
 from nearmetal.trace import events
 from nearmetal.trace.events import Clocks
 from nearmetal.trace.ladder import describe_request, draw_ladder

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from nearmetal.report.charts import NARROW, WIDE
+from nearmetal.report.charts.grammar import NARROW, WIDE
 from nearmetal.report.charts.requests import PHASES, Bar, draw_timeline
 from nearmetal.report.charts.requests import UNANSWERED as UNANSWERED_PHASE
 from nearmetal.report.drawing import draw_svg
 from nearmetal.report.page import make_policy, read_script
-from nearmetal.trace import chosen, events, page
-from nearmetal.trace.chosen import ChosenRequest
+from nearmetal.trace import events, page, request_choice
 from nearmetal.trace.events import AT_CLIENT, Clocks
+from nearmetal.trace.request_choice import ChosenRequest
 from nearmetal.trace.summary import list_slowest, summarise_trace
 from tests.unit.trace_golden import DOCUMENT, LINES, UNANSWERED
 
@@ -28,13 +28,19 @@ def test_the_slowest_requests_are_told_by_their_numbers(tmp_path: Path) -> None:
             for number, last in enumerate(replies, 1)
         )
     )
-    times = chosen.list_totals(file)
-    told = list_slowest(chosen.list_slowest(file, times, 3))
+    times = request_choice.list_totals(file)
+    told = list_slowest(request_choice.list_slowest(file, times, 3))
     assert [row[:2] for row in told.rows] == [("GET /2", "2"), ("GET /5", "5"), ("GET /4", "4")]
     assert told.rows[2][2:] == ("200", "5 ms")
-    picked = chosen.choose_request(file, times, 6)
+    picked = request_choice.choose_request(file, times, 6)
     assert picked and picked.number == 6 and picked.line["target"] == "/6"
-    assert [one.number for one in chosen.list_slowest(file, times, 9)] == [2, 5, 4, 1, 6]  # not the one without a reply
+    assert [one.number for one in request_choice.list_slowest(file, times, 9)] == [
+        2,
+        5,
+        4,
+        1,
+        6,
+    ]  # not the one without a reply
 
 
 def test_a_page_holds_nothing_of_a_captures_own_making() -> None:

@@ -11,7 +11,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.networks import network, trunk, underlay
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, HostSpec
-from nearmetal.run import shape
+from nearmetal.run import site_resources
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
 
@@ -77,7 +77,7 @@ def placed(machine: str = "local", clients: str = "local", factors: str = "") ->
     ],
 )
 def test_packets_are_alike_in_all_treatments(text: str, mtu: int | None) -> None:
-    assert shape.choose_mtu(resolve_treatments(read(text, "s.toml"))) == mtu
+    assert site_resources.choose_mtu(resolve_treatments(read(text, "s.toml"))) == mtu
 
 
 class Somewhere(LocalSite):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.by_hand.unpacking import unpack_archive
+from nearmetal.by_hand.copying import unpack_archive
 from nearmetal.errors import HostCannot
 
 

@@ -12,8 +12,7 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Completed, LinkSpec, Measurement
 from nearmetal.units import AS_WRITTEN
-from nearmetal.workloads.ping import Ping, PingParameters
-from nearmetal.workloads.ping.document import parse
+from nearmetal.workloads.ping import Ping, PingParameters, parse
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage, golden, said
 
 DELAYED = golden("ping/delayed.json")

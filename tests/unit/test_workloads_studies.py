@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from nearmetal import studies
-from nearmetal.analysis.slack import count_spare
+from nearmetal.analysis.verdict_rules import count_spare
 from nearmetal.commands.demo import RUN
 from nearmetal.errors import BadInput
 from nearmetal.planning import plan

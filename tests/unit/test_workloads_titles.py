@@ -9,7 +9,7 @@ from nearmetal.workloads._load import responses as load_responses
 from nearmetal.workloads.httperf import responses as httperf_responses
 from nearmetal.workloads.iperf3 import responses as iperf3_responses
 from nearmetal.workloads.iperf3.parameters import Iperf3Parameters
-from nearmetal.workloads.sysbench import responses as sysbench_responses
+from nearmetal.workloads.sysbench import output as sysbench_responses
 from nearmetal.workloads.sysbench.parameters import SysbenchParameters
 
 KINDS: dict[str, Mapping[str, ResponseKind]] = {

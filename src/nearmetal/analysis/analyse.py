@@ -5,27 +5,64 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nearmetal.analysis.assumptions import warn_of_assumptions
 from nearmetal.analysis.clients import about_clients
-from nearmetal.analysis.confounders import name_confounders
-from nearmetal.analysis.contrasts import matched_contrasts, until_the_end
-from nearmetal.analysis.dependence import warn_of_dependence
+from nearmetal.analysis.confounders import disks_of, name_confounders
+from nearmetal.analysis.contrasts import MatchedContrast, matched_contrasts, retest, until_the_end
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
-from nearmetal.analysis.disks import disks_of
-from nearmetal.analysis.disturbed import about_disturbance
 from nearmetal.analysis.fairness import fairness_of
-from nearmetal.analysis.faults import Faults
-from nearmetal.analysis.holding_back import find_withdrawn, hold_back
+from nearmetal.analysis.faults import UNLIKE, Faults, find_withdrawn, hold_back
+from nearmetal.analysis.interference import warn_of_interference
 from nearmetal.analysis.means import warn_of_means
 from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, find_deviation, key_of, mean
-from nearmetal.analysis.results import Analysis, Cell
+from nearmetal.analysis.results import Analysis, Cell, Contrast, Verdict
 from nearmetal.analysis.sites import warn_of_sites
-from nearmetal.analysis.slack import warn_of_no_slack
-from nearmetal.analysis.step_down import step_down
-from nearmetal.analysis.symmetry import warn_of_lopsidedness
+from nearmetal.analysis.verdict_rules import warn_of_no_slack
 from nearmetal.model import Assignment, TrialRecord, Warned
 from nearmetal.store.journal import blocks_planned, blocks_to_run
 from nearmetal.store.manifest import MachineFacts, Manifest
+
+_OF_ITS_TEST = (
+    *("level", "interval", "equivalence", "p", "p_dependent", "p_lopsided"),
+    *("verdict", "reason", "beyond_margin", "needs", "k", "worked", "sites", "means"),
+)
+"""What another level changes of a contrast."""
+
+
+def step_down(
+    contrasts: Sequence[Contrast], matched: Sequence[MatchedContrast], number: int, alpha: float, margin: float
+) -> tuple[Contrast, ...]:
+    """The contrasts with what Holm's steps find, each made of what is `matched` in its place.
+
+    `number` is how many primary ones were planned; of some there may be no test.
+    """
+    found = list(contrasts)
+    tested = {place: one.p for place, one in enumerate(contrasts) if one.primary and one.p is not None and _stands(one)}
+    for place, level in find_steps(tested, number, alpha).items():
+        if tested[place] > contrasts[place].level:
+            again = retest(matched[place], level, margin)
+            if again.verdict is Verdict.DIFFERENT:
+                update = {name: getattr(again, name) for name in _OF_ITS_TEST}
+                found[place] = contrasts[place].model_copy(update=update)
+    return tuple(found)
+
+
+def find_steps(tested: Mapping[int, float], number: int, alpha: float) -> dict[int, float]:
+    """Which of `number` hypotheses are rejected, by their p, and the level of the step that does it."""
+    levels: dict[int, float] = {}
+    for place in sorted(tested, key=tested.__getitem__):
+        level = alpha / (number - len(levels))
+        if tested[place] > level:
+            break
+        levels[place] = level
+    return levels
+
+
+def _stands(contrast: Contrast) -> bool:
+    """Whether the run bears out what its blocks say."""
+    return contrast.verdict is not Verdict.WITHDRAWN and contrast.reason != UNLIKE
+
 
 _MALFORMED = 4
 """So many machines are named whose facts are malformed."""
@@ -64,7 +101,9 @@ def analyse(
             contrasts = step_down(contrasts, matched, len(manifest.plan.contrasts), design.alpha, design.margin)
         else:
             contrasts = tuple(map(until_the_end, contrasts))
-    contrasts = tuple(warn_of_sites(warn_of_means(warn_of_lopsidedness(warn_of_dependence(one)))) for one in contrasts)
+    contrasts = tuple(
+        one.with_warnings(*warn_of_assumptions(one), *warn_of_means(one), *warn_of_sites(one)) for one in contrasts
+    )
     pace = find_pace(kept)
     contrasts = tuple(
         one if one.needs is None or pace is None else one.model_copy(update={"needs_seconds": one.needs * pace})
@@ -80,7 +119,7 @@ def analyse(
             *about_run(kept, told, left_out, to_run),
             *_about_facts(manifest.malformed),
             *list_provenance_warnings(manifest, kept),
-            *about_disturbance(kept),
+            *warn_of_interference(kept),
             *about_clients(arms, primaries, design.margin),
             *warn_of_no_slack(manifest.plan),
         ),

@@ -10,31 +10,92 @@ differences is what the test itself does, so that the answer is its level, whate
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from nearmetal import model, units
 from nearmetal.analysis import elementary, power
-from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
-from nearmetal.analysis.disturbed import ELSEWHERE
-from nearmetal.analysis.known_difference import KnownDifference, Truth, find_known_difference
+from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of, that_count
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
-from nearmetal.model import (
-    CPUS_JUDGED_FROM,
-    Assignment,
-    Plan,
-    ResolvedWorkload,
-    ResponseKind,
-    Scale,
-    TrialRecord,
-    Warned,
-)
+from nearmetal.analysis.warning_groups import group_warnings
 from nearmetal.store.calibration import AAComparison, Calibration, Disturbance, Finds, InjectedDifference, Noise
 from nearmetal.store.manifest import Manifest
+
+TIMERS = 50e-6
+"""Seconds by which one wait may be off more than another. What both are late by drops out."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The true size of what was put there: treatment over reference on a ratio scale, else treatment less reference.
+
+    A range where it is not known to the last digit.
+    """
+
+    response: str
+    scale: model.Scale
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class KnownDifference:
+    """Both sides ask for the same machines; `truth` is None where they ask for the same work, too."""
+
+    truth: Truth | None
+
+
+def _more_work(given: Any, before: Any) -> Truth | None:
+    """So many more events take so much longer, however fast they are."""
+    ratio = given / before
+    return Truth("elapsed", "ratio", ratio, ratio)
+
+
+def _longer_wait(given: Any, before: Any) -> Truth | None:
+    """Of two that both wait: beside one that never sleeps, what it takes to wake up would be added."""
+    wait, waited = units.parse_duration(given), units.parse_duration(before)
+    if not wait > waited > 0:
+        return None
+    return Truth("latency_p50", "difference", wait - waited - TIMERS, wait - waited + TIMERS)
+
+
+_TRUTHS: Mapping[tuple[str, str], Callable[[Any, Any], Truth | None]] = {
+    ("sysbench", "events"): _more_work,
+    ("http", "delay"): _longer_wait,
+}
+"""By a workload's kind and the one parameter in which both sides are apart."""
+
+
+def find_known_difference(
+    plan: model.Plan, treatment: model.Assignment, reference: model.Assignment, workload: str
+) -> KnownDifference | None:
+    """Of two treatments and a workload, or BOOT for what a boot has whatever it ran. None where nothing is known."""
+    one, other = plan.resolved_of(treatment), plan.resolved_of(reference)
+    if _machines(one) != _machines(other):
+        return None
+    if workload == BOOT:
+        return KnownDifference(None)
+    mine, others = one.workload(workload), other.workload(workload)
+    given, before = mine.parameters, others.parameters
+    apart = [name for name in given.keys() | before.keys() if given.get(name) != before.get(name)]
+    if not apart:
+        return KnownDifference(None)
+    if len(apart) > 1 or (mine.kind, apart[0]) not in _TRUTHS or apart[0] not in given.keys() & before.keys():
+        return None
+    truth = _TRUTHS[mine.kind, apart[0]](given[apart[0]], before[apart[0]])
+    return KnownDifference(truth) if truth else None
+
+
+def _machines(side: model.Resolved) -> tuple[object, ...]:
+    """All that is asked for but the work, and whatever the environment is called."""
+    return side.environment.spec, side.server, side.clients, side.link, side.observe, dict(side.treatments)
+
 
 BLOCKS = (6, 8, 12, 20, 40)
 """Of studies for which it is told what they find."""
@@ -44,7 +105,9 @@ _ROUNDING = 1e-9
 """Relative: more than logarithms and differences lose, less than anything can be measured."""
 
 
-def calibrate(manifest: Manifest, records: Sequence[TrialRecord], analysis: Analysis, run: str) -> Calibration | None:
+def calibrate(
+    manifest: Manifest, records: Sequence[model.TrialRecord], analysis: Analysis, run: str
+) -> Calibration | None:
     """What a run says of the machine that it ran on. None where nothing of it is known beforehand."""
     study = manifest.study
     compared = [(one, what) for one, what in _with_what_is_known(manifest, analysis.contrasts) if _is_told(one, what)]
@@ -71,7 +134,7 @@ def calibrate(manifest: Manifest, records: Sequence[TrialRecord], analysis: Anal
         disturbances=tuple(_disturbances(that_count(records, arms))),
         # Its comparisons tell of those, and by how much: here the noise is what is asked for.
         warnings=(
-            *(warning for warning in analysis.warnings if warning.code not in ELSEWHERE),
+            *(warning for warning in analysis.warnings if warning.code not in INTERFERENCE),
             *_told_once([one for one, _ in compared]),
         ),
     )
@@ -123,7 +186,7 @@ def _alike(contrast: Contrast) -> AAComparison:
     )
 
 
-def _injected(contrast: Contrast, truth: Truth, plan: Plan) -> InjectedDifference:
+def _injected(contrast: Contrast, truth: Truth, plan: model.Plan) -> InjectedDifference:
     """By the pairs of the contrast, on the scale on which the truth is known."""
     pairs = [(pair.treatment, pair.reference) for pair in contrast.pairs]
     reason = contrast.reason if not pairs or contrast.reason in _NO_SIZE else None
@@ -146,14 +209,14 @@ def _injected(contrast: Contrast, truth: Truth, plan: Plan) -> InjectedDifferenc
 _NOT_YET = "not-looked-yet"
 
 
-def _level(contrast: Contrast, plan: Plan) -> float:
+def _level(contrast: Contrast, plan: model.Plan) -> float:
     """At which its own interval was made: of a sequential design that of the look, and before the first look none."""
     if contrast.reason == _NOT_YET:
         return 0.0
     return plan.looks[contrast.look - 1].level if contrast.look else contrast.level
 
 
-def _tells_from_none(interval: tuple[float, float] | None, scale: Scale) -> bool | None:
+def _tells_from_none(interval: tuple[float, float] | None, scale: model.Scale) -> bool | None:
     """Whether an interval excludes that there is no difference."""
     return None if interval is None else not interval[0] <= (scale == "ratio") <= interval[1]
 
@@ -184,7 +247,7 @@ def _on_scale(
     return found.estimate, found.interval
 
 
-def _noises(manifest: Manifest, arms: Arms, reference: Assignment) -> Iterator[Noise]:
+def _noises(manifest: Manifest, arms: Arms, reference: model.Assignment) -> Iterator[Noise]:
     specs = {spec.name: spec for spec in manifest.plan.resolved_of(reference).workloads}
     for workload in [*specs, BOOT]:
         blocks = _blocks(manifest, arms, reference, workload)
@@ -196,7 +259,7 @@ def _noises(manifest: Manifest, arms: Arms, reference: Assignment) -> Iterator[N
                 yield found
 
 
-def _blocks(manifest: Manifest, arms: Arms, reference: Assignment, workload: str) -> list[tuple[Replicate, ...]]:
+def _blocks(manifest: Manifest, arms: Arms, reference: model.Assignment, workload: str) -> list[tuple[Replicate, ...]]:
     """Of each block the boots that are alike with the reference's, of the first attempt in which all of them are ok."""
     alike = [reference, *(one for one in manifest.plan.treatments if _is_alike(manifest, one, reference, workload))]
     by_attempt = [
@@ -209,14 +272,14 @@ def _blocks(manifest: Manifest, arms: Arms, reference: Assignment, workload: str
     return [tuple(arm[at] for arm in by_attempt) for at in first_attempts(set.intersection(*map(set, by_attempt)))]
 
 
-def _is_alike(manifest: Manifest, treatment: Assignment, reference: Assignment, workload: str) -> bool:
+def _is_alike(manifest: Manifest, treatment: model.Assignment, reference: model.Assignment, workload: str) -> bool:
     if key_of(treatment) == key_of(reference):
         return False
     what = find_known_difference(manifest.plan, treatment, reference, workload)
     return what is not None and what.truth is None
 
 
-def _shared(blocks: Sequence[Sequence[Replicate]], primary: str | None) -> dict[str, ResponseKind]:
+def _shared(blocks: Sequence[Sequence[Replicate]], primary: str | None) -> dict[str, model.ResponseKind]:
     """Responses that all of them have and that have a place on their scale; the primary first."""
     replicates = [replicate for block in blocks for replicate in block]
     names = set.intersection(*(set(one.values) for one in replicates))
@@ -224,7 +287,9 @@ def _shared(blocks: Sequence[Sequence[Replicate]], primary: str | None) -> dict[
     return {name: replicates[0].values[name].kind for name in sorted(usable, key=lambda name: (name != primary, name))}
 
 
-def _noise(values: Floats, kind: ResponseKind, response: str, workload: ResolvedWorkload | None) -> Noise | None:
+def _noise(
+    values: Floats, kind: model.ResponseKind, response: str, workload: model.ResolvedWorkload | None
+) -> Noise | None:
     """`values`: blocks x boots. None where nothing varied, as errors that never happened."""
     is_ratio = kind.scale == "ratio"
     noise = power.BootNoise.of(elementary.log(values) if is_ratio else values)
@@ -260,22 +325,22 @@ def finds(
     return Finds(blocks=blocks, smallest=middle, low=low, high=high if math.isfinite(high) else None)
 
 
-def _disturbances(records: Sequence[TrialRecord]) -> Iterator[Disturbance]:
+def _disturbances(records: Sequence[model.TrialRecord]) -> Iterator[Disturbance]:
     whats: tuple[Literal["stolen", "others"], ...] = ("stolen", "others")
     for what in whats:
         seen = [
             site[what]
             for record in records
             for site in record.observers.get("contention", {}).values()
-            if site.get(what) is not None and site["seconds"] >= CPUS_JUDGED_FROM
+            if site.get(what) is not None and site["seconds"] >= model.CPUS_JUDGED_FROM
         ]
         if seen:
             yield Disturbance(what=what, median=statistics.median(seen), most=max(seen), trials=len(seen))
 
 
-def _told_once(contrasts: Sequence[Contrast]) -> Iterator[Warned]:
+def _told_once(contrasts: Sequence[Contrast]) -> Iterator[model.Warned]:
     """Warnings of comparisons, alike ones together, with of how many they are."""
-    groups = grouped((index, warning) for index, one in enumerate(contrasts) for warning in one.warnings)
+    groups = group_warnings((index, warning) for index, one in enumerate(contrasts) for warning in one.warnings)
     for group in groups:
         number = len(set(group.about))
-        yield Warned(code=group.code, text=f"{number} of {len(contrasts)} comparisons: {group.text}")
+        yield model.Warned(code=group.code, text=f"{number} of {len(contrasts)} comparisons: {group.text}")

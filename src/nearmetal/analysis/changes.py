@@ -10,23 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis.alone import Of
-from nearmetal.analysis.apart import AFTER, BEFORE, When
-from nearmetal.analysis.contrasts import (
-    LOG_RESOLUTION,
-    as_ratio,
-    equivalence_of_differences,
-    equivalence_of_ratios,
-    is_in_numbers,
-    judge,
-    resolution_of,
-)
-from nearmetal.analysis.outcomes import Pair, count_failed, rank
-from nearmetal.analysis.over_runs import compare_runs, find_needed_runs
+from nearmetal.analysis import contrasts
+from nearmetal.analysis.outcome_ranks import Pair, count_failed, rank_outcomes
 from nearmetal.analysis.rank_sum import BoundedValues, are_enough, rank_sum_of_bounds
 from nearmetal.analysis.responses import Replicate
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.run_differences import AFTER, BEFORE, SubjectKind, When
+from nearmetal.analysis.several_runs import compare_runs, find_needed_runs
 from nearmetal.analysis.signed_rank import Centre
+from nearmetal.analysis.verdict_rules import judge
 from nearmetal.model import Assignment, ResponseKind, Warned
 
 NOTHING_BEFORE, NOTHING_AFTER = "nothing-before", "nothing-after"
@@ -41,7 +33,7 @@ class ResponseChange(Contrast):
     are any.
     """
 
-    of: Of
+    of: SubjectKind
     """Of a treatment, `reference` is the treatment itself, as it was before."""
     blocks_before: int
     runs: int = 1
@@ -61,7 +53,7 @@ class ResponseChange(Contrast):
 class ChangeSubject:
     """A treatment, or a treatment against its reference, in a response that all runs were to measure."""
 
-    of: Of
+    of: SubjectKind
     workload: str
     response: str
     treatment: Assignment
@@ -150,9 +142,9 @@ class _Samples:
     @property
     def resolution(self) -> float:
         if self.kind.scale == "ratio":
-            return LOG_RESOLUTION
+            return contrasts.LOG_RESOLUTION
         every = np.concatenate([run.values for side in self.ranked for run in side])
-        return resolution_of(float(np.abs(every[np.isfinite(every)]).max(initial=0.0)))
+        return contrasts.resolution_of(float(np.abs(every[np.isfinite(every)]).max(initial=0.0)))
 
 
 def _take_samples(asked: ChangeSubject, before: Side, after: Side) -> _Samples:
@@ -167,7 +159,7 @@ def _take_samples(asked: ChangeSubject, before: Side, after: Side) -> _Samples:
     if problem:
         return _Samples(response, kind, sides, planned, runs, problem)
     with np.errstate(over="ignore"):  # what is beyond the largest number is told with the verdict
-        before_, after_ = ([rank(run, response, kind) for run in side] for side in sides)
+        before_, after_ = ([rank_outcomes(run, response, kind) for run in side] for side in sides)
     base = [pair[-1] or pair[0] for run in sides[0] for pair in run]
     typical = statistics.median(one.values[response].value for one in base if not one.has_failed)
     if kind.scale == "difference":
@@ -239,11 +231,11 @@ def _judge(samples: _Samples, level: float, margin: float) -> _Judgement:
         centre = compare_runs(before, after, level, samples.resolution)
     else:
         centre = rank_sum_of_bounds(before[0], after[0], level, samples.resolution)
-    equivalence = equivalence_of_differences(margin, samples.typical)
+    equivalence = contrasts.equivalence_of_differences(margin, samples.typical)
     if is_ratio:
-        centre, equivalence = as_ratio(centre), equivalence_of_ratios(margin)
+        centre, equivalence = contrasts.as_ratio(centre), contrasts.equivalence_of_ratios(margin)
     are_finite = all(run.is_bounded for side in samples.ranked for run in side)
-    if are_finite and not is_in_numbers(centre, samples.kind.scale):
+    if are_finite and not contrasts.is_in_numbers(centre, samples.kind.scale):
         # Each run by itself is as it should be; the one that is judged is the later.
         return _Judgement(Verdict.UNDECIDED, "not-finite", AFTER)
     if centre.interval is None:

@@ -72,7 +72,8 @@ def odd_clients(trials: Sequence[Sequence[float]], scale: Scale, margin: float, 
             p=p,
         )
         for client, (centre, p) in enumerate(zip(centres.tolist(), evidence, strict=True))
-        if p <= level and abs(centre) > max(floor, APART * _spread(np.delete(centres, client)))
+        if p <= level
+        and abs(centre) > max(floor, APART * _NORMAL * float(np.median(np.abs(np.delete(centres, client)))))
     )
 
 
@@ -85,10 +86,6 @@ def fewest_blocks(clients: int, level: float) -> int:
     """With fewer blocks than this none of so many clients can be odd, even if it deviates to one side in all."""
     others = [1.0] * (clients - 1)
     return next(blocks for blocks in count(1) if _holm([_sign_p(np.ones(blocks)), *others])[0] <= level)
-
-
-def _spread(centres: Floats) -> float:
-    return _NORMAL * float(np.median(np.abs(centres)))
 
 
 def _sign_p(deviations: Floats) -> float:

@@ -3,7 +3,7 @@
 docs/validity.md has the table for people, with its sources.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from nearmetal.analysis.fairness import facts_of
@@ -12,6 +12,33 @@ from nearmetal.analysis.results import Contrast
 from nearmetal.in_short import in_short
 from nearmetal.model import Resolved, ResolvedWorkload, Warned
 from nearmetal.store.manifest import MachineFacts, Manifest
+
+
+@dataclass(frozen=True)
+class Disks:
+    workloads: Set[str]
+    """By name, those that read and write files."""
+    lies_on: Mapping[Key, str]
+    """By treatment, what the server's disk lies on, where that is known."""
+
+    def about(self, contrast: Contrast) -> Iterator[Warned]:
+        if contrast.workload not in self.workloads:
+            return
+        mine, theirs = (self.lies_on.get(key_of(side)) for side in (contrast.treatment, contrast.reference))
+        if mine and theirs and mine != theirs:
+            text = f"its files lie on {mine}, the reference's on {theirs}: that alone may be what makes the difference"
+            yield Warned(code="disks-unlike", text=text)
+
+
+def disks_of(manifest: Manifest) -> Disks:
+    told = (
+        (one.treatment, one.facts.get("disk", {}).get("lies_on")) for one in manifest.fairness if one.role == "server"
+    )
+    workloads = manifest.study.workloads
+    of_files = (one for one in workloads if one.kind == "sysbench" and one.parameters.get("test") == "fileio")
+    on_disks = {key_of(treatment): str(disk) for treatment, disk in told if disk}
+    return Disks(frozenset(one.name for one in of_files), on_disks)
+
 
 _NAMED = 4
 """Facts that a warning names with their values; `confounded_by` has all."""
@@ -122,12 +149,8 @@ def _name(contrast: Contrast, differing: Sequence[tuple[str, str, str]]) -> Cont
         return contrast
     listed = in_short([_show(*one) for one in differing], _NAMED)
     text = f"both sides also differ in what is known to move it: {listed}"
-    return contrast.model_copy(
-        update={
-            "confounded_by": tuple(name for name, _, _ in differing),
-            "warnings": (*contrast.warnings, Warned(code="confounded", text=text)),
-        }
-    )
+    named = contrast.model_copy(update={"confounded_by": tuple(name for name, _, _ in differing)})
+    return named.with_warnings(Warned(code="confounded", text=text))
 
 
 def _show(name: str, mine: str, theirs: str) -> str:

@@ -9,18 +9,16 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from nearmetal.analysis import elementary
-from nearmetal.analysis.degrees import count_disagreeing, find_half_margin, find_needed_blocks, is_beyond
-from nearmetal.analysis.degrees import judge as judge
-from nearmetal.analysis.dependence import find_dependent_p
+from nearmetal.analysis.assumptions import find_dependent_p, find_lopsided_p
 from nearmetal.analysis.differences import Differences, Sides, find_differences
 from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
-from nearmetal.analysis.failures import count_failures, find_objection
+from nearmetal.analysis.faults import count_failures, find_objection
 from nearmetal.analysis.means import compare_means
 from nearmetal.analysis.responses import BOOT, Arms, Pairs, Value, key_of, outcomes_of
 from nearmetal.analysis.results import Contrast, Failures, LastLook, Pair, SiteAgreement, Verdict, WorkedContrast
 from nearmetal.analysis.signed_rank import Centre, Floats, enough, signed_rank
 from nearmetal.analysis.sites import compare_sites, list_sites
-from nearmetal.analysis.symmetry import find_lopsided_p
+from nearmetal.analysis.verdict_rules import count_disagreeing, find_half_margin, find_needed_blocks, is_beyond, judge
 from nearmetal.model import ContrastPlan, Look, Plan, ResponseKind, Scale, Warned
 
 LOG_RESOLUTION = 1e-12

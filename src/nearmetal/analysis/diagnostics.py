@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from nearmetal import cpu_lists
 from nearmetal.analysis import elementary
-from nearmetal.analysis.alike import grouped
+from nearmetal.analysis.carryover import CarryoverEffects
+from nearmetal.analysis.confounders import Disks
 from nearmetal.analysis.contrasts import MatchedContrast
-from nearmetal.analysis.disks import Disks
 from nearmetal.analysis.faults import Faults
-from nearmetal.analysis.predecessors import PredecessorEffects
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts, key_of
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student import student_p
+from nearmetal.analysis.warning_groups import group_warnings
 from nearmetal.model import Assignment, Look, Plan, Provision, TrialRecord, TrialStatus, Warned
 from nearmetal.store import version_1
 from nearmetal.study.levels import format_assignment
@@ -49,7 +49,7 @@ def diagnose(
     `crowded` are the ids of trials whose clients share CPUs (see `sharing_cpus`), `planned` is the number of blocks
     that were planned; at a look of a sequential design, those before it.
     """
-    positions, predecessors = _PositionEffects(arms), PredecessorEffects(arms)
+    positions, predecessors = _PositionEffects(arms), CarryoverEffects(arms)
     shared: dict[int, tuple[Warned, ...]] = {}  # contrasts of one pair of arms share their trials
     contrasts = []
     for one in matched:
@@ -59,7 +59,6 @@ def diagnose(
                 one.pairs, crowded, min(looks[look - 1].blocks, planned) if look else planned
             )
         warnings = (
-            *one.contrast.warnings,
             *faults.about(one.contrast),
             *about_series(one.differences, one.contrast.primary, one.contrast.response),
             *positions.about(one.contrast),
@@ -67,7 +66,7 @@ def diagnose(
             *disks.about(one.contrast),
             *shared[id(one.pairs)],
         )
-        contrasts.append(one.contrast.model_copy(update={"warnings": warnings}) if warnings else one.contrast)
+        contrasts.append(one.contrast.with_warnings(*warnings))
     return tuple(contrasts)
 
 
@@ -285,7 +284,7 @@ def _carried(pairs: Sequence[tuple[Replicate, Replicate]], trials: int) -> Itera
         for record in replicate.records
         for warning in record.warnings
     ]
-    for group in sorted(grouped(warned), key=lambda group: (group.code, group.text)):
+    for group in sorted(group_warnings(warned), key=lambda group: (group.code, group.text)):
         having = set(group.about)
         arms = {side for side, _ in having}
         whose = "" if len(arms) == 2 else f" (the {arms.pop()}'s)"
@@ -369,8 +368,9 @@ def about_run(
         *_attempts(attempts, to_run),
         *_without_blame(records),
         *(
-            Warned(code=group.code, text=f"could not be put back: {group.text}{_times(len(group.about))}")
-            for group in grouped((None, warning) for warning in left_behind)
+            Warned(code=group.code, text=f"could not be put back: {group.text}{times}")
+            for group in group_warnings((None, warning) for warning in left_behind)
+            for times in (f" ({len(group.about)} times)" if len(group.about) > 1 else "",)
         ),
     )
 
@@ -381,7 +381,7 @@ def _treatments(code: str, what: str, found: LeftOut) -> Iterable[Warned]:
         (format_assignment(treatment), Warned(code=code, text="; ".join(map(str.strip, reason.splitlines()))))
         for treatment, reason in found
     ]
-    for group in grouped(reasons):
+    for group in group_warnings(reasons):
         names = list(dict.fromkeys(group.about))
         were = "was" if len(names) == 1 else "were"
         yield Warned(code=code, text=f"{'; '.join(names)} {were} {what}: {group.text}")
@@ -440,7 +440,3 @@ def has_ended(events: Sequence[Mapping[str, Any]], is_measured: bool) -> bool:
     phases = [event for event in events if event["event"] in ("RunStarted", "RunResumed", "RunEnded")]
     # Without any it was killed before it wrote a line.
     return not phases[-1].get("interrupted", True) if phases else is_measured
-
-
-def _times(number: int) -> str:
-    return "" if number == 1 else f" ({number} times)"

@@ -14,10 +14,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from nearmetal.analysis.degrees import find_half_margin
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.signed_rank import Floats
 from nearmetal.analysis.student import find_student_quantile
+from nearmetal.analysis.verdict_rules import find_half_margin
 from nearmetal.model import Look
 
 _NORMAL = NormalDist()

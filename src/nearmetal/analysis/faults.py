@@ -1,16 +1,58 @@
-"""Which side of a contrast has trials that are not ok, and whose fault that is. Pure.
+"""Which side of a contrast has trials that are not ok, whose fault that is, and the verdicts that it forbids. Pure.
 
 The treatment's own faults are outcomes. Those of others are no reason for a verdict, so long as they befall both sides
 alike: else what is left of the blocks was chosen by what was to be measured.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
 
-from nearmetal.analysis.failures import mcnemar_p
-from nearmetal.analysis.responses import Key, key_of
-from nearmetal.analysis.results import Contrast
-from nearmetal.model import Blame, TrialRecord, Warned, describe_cause
+from nearmetal.analysis.responses import Key, Pairs, key_of
+from nearmetal.analysis.results import Contrast, Failures, Verdict
+from nearmetal.model import Blame, TrialRecord, TrialStatus, Warned, describe_cause
+
+
+def count_failures(pairs: Pairs) -> Failures | None:
+    """None where no boot of either side failed."""
+    if not any(treatment.has_failed or reference.has_failed for treatment, reference in pairs):
+        return None
+    sides = [(treatment.has_failed, reference.has_failed) for treatment, reference in pairs]
+    treatment, reference = sides.count((True, False)), sides.count((False, True))
+    return Failures(
+        blocks=len(sides),
+        treatment=treatment,
+        reference=reference,
+        both=sides.count((True, True)),
+        p=mcnemar_p(treatment, reference),
+    )
+
+
+def mcnemar_p(one: int, other: int) -> float:
+    """Exact two-sided p that what befalls one of two sides alone befalls either as often: a fair coin for each of them.
+
+    Q. McNemar, "Note on the sampling error of the difference between correlated proportions or percentages",
+    Psychometrika 12, 1947. 1 where nothing befell one side alone.
+    """
+    total = one + other
+    tail = ways = 1
+    for count in range(1, min(one, other) + 1):
+        ways = ways * (total + 1 - count) // count
+        tail += ways
+    return min(1.0, 2 * (tail / (1 << total)))
+
+
+def find_objection(verdict: Verdict, failures: Failures | None) -> str | None:
+    """Why failures forbid a verdict, as a contrast's `reason`.
+
+    Few lone failures leave the interval of the ranks within the margin: two of sixteen blocks, seven of forty. That is
+    no reason to call alike what fails more often.
+    """
+    if failures is None or verdict not in (Verdict.EQUIVALENT, Verdict.NOT_WORSE):
+        return None
+    excess = failures.treatment - failures.reference
+    return "failures-unlike" if (excess if verdict is Verdict.EQUIVALENT else excess > 0) else None
+
 
 UNLIKE = "faults-not-alike"
 
@@ -72,3 +114,24 @@ class Faults:
 
 def _describe(causes: Counter[str]) -> str:
     return ", ".join(f"{describe_cause(cause)} ({count:,})" for cause, count in sorted(causes.items()))
+
+
+_TESTED = ("interval", "naive", "adjusted", "last_look", "p", "p_dependent", "p_lopsided", "means", "sites", "reason")
+
+
+def find_withdrawn(records: Iterable[TrialRecord], events: Iterable[Mapping[str, Any]]) -> frozenset[Key]:
+    """Treatments that were withdrawn, but for those of version 1, whose records do not say who was to blame."""
+    named = {key_of(event["treatment"]) for event in events if event["event"] == "Withdrawn"}
+    if not named:
+        return frozenset()
+    bad = [record for record in records if record.status is not TrialStatus.OK and record.blame is None]
+    return frozenset(named - {key_of(record.trial.treatment) for record in bad})
+
+
+def hold_back(contrast: Contrast, withdrawn: Set[Key]) -> Contrast:
+    """No test of a side that was withdrawn; no verdict if others' faults befell one side more often than the other."""
+    if withdrawn & {key_of(contrast.treatment), key_of(contrast.reference)}:
+        return contrast.model_copy(update={**dict.fromkeys(_TESTED), "verdict": Verdict.WITHDRAWN})
+    if contrast.verdict is not Verdict.UNDECIDED and any(warning.code == UNLIKE for warning in contrast.warnings):
+        return contrast.model_copy(update={"verdict": Verdict.UNDECIDED, "reason": UNLIKE})
+    return contrast

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nearmetal.analysis.alone import Alone
 from nearmetal.analysis.results import Contrast, Verdict
+from nearmetal.analysis.run_differences import UnsharedComparison
 from nearmetal.model import Frozen, Level
 
 WORSE, STRICT = "worse", "strict"
@@ -75,7 +75,7 @@ class Case(Frozen):
     """Why the gate is not met; None where it is."""
 
     @classmethod
-    def of(cls, one: Contrast | Alone, why: Why | None) -> "Case":
+    def of(cls, one: Contrast | UnsharedComparison, why: Why | None) -> "Case":
         names = ("workload", "response", "treatment", "reference")
         return cls(**{name: getattr(one, name) for name in names}, why=why)
 

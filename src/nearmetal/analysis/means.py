@@ -6,6 +6,7 @@ with Student's t for n - 1 degrees of freedom: R. G. Miller, "The jackknife - a 
 """
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -95,12 +96,11 @@ def is_unlike_typical(contrast: Contrast) -> bool:
     return abs(math.log(contrast.means.ratio) - math.log(typical)) > math.log(contrast.equivalence[1])
 
 
-def warn_of_means(contrast: Contrast) -> Contrast:
-    """The contrast, if it is primary with a warning where its verdict is about a boot that the mean is unlike."""
-    if not contrast.primary or not is_unlike_typical(contrast):
-        return contrast
-    text = (
-        "the arithmetic means say otherwise than the typical boot, by more than the margin: some boots are far from "
-        "the others, and the verdict is about the typical one"
-    )
-    return contrast.model_copy(update={"warnings": (*contrast.warnings, Warned(code=UNLIKE, text=text))})
+def warn_of_means(contrast: Contrast) -> Iterator[Warned]:
+    """Of a primary contrast whose verdict is about a boot that the mean is unlike."""
+    if contrast.primary and is_unlike_typical(contrast):
+        text = (
+            "the arithmetic means say otherwise than the typical boot, by more than the margin: some boots are far "
+            "from the others, and the verdict is about the typical one"
+        )
+        yield Warned(code=UNLIKE, text=text)

@@ -110,10 +110,8 @@ def _find_components(
     told = [[spent.get(record.trial.id) for pair in pairs for record in pair[side].records] for side in (0, 1)]
     if trials < 2 or any(one is None for side in told for one in side):
         return None
-    within = sum(
-        float(np.mean([_on_scale(_trials(pair[side], response), scale).var(ddof=1) for pair in pairs]))
-        for side in (0, 1)
-    )
+    each = [[[record.responses[response].value for record in pair[side].records] for pair in pairs] for side in (0, 1)]
+    within = sum(float(np.mean([_on_scale(np.array(boot), scale).var(ddof=1) for boot in side])) for side in each)
     between = max(0.0, variance - within / trials)
     boot, trial = (
         sum(statistics.fmean(getattr(one, name) for one in side if one) for side in told) for name in ("boot", "trial")
@@ -125,10 +123,6 @@ def _find_components(
         trial_seconds=trial,
         repeats=choose_repeats(between, within, boot, trial),
     )
-
-
-def _trials(one: Replicate, response: str) -> Floats:
-    return np.array([record.responses[response].value for record in one.records])
 
 
 def choose_repeats(between: float, within: float, boot_seconds: float, trial_seconds: float) -> int:

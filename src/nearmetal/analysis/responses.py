@@ -15,19 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from nearmetal.analysis.bounds import Bound, joined
-from nearmetal.model import (
-    OF_THE_BOOT,
-    Assignment,
-    Better,
-    DesignSpec,
-    Response,
-    ResponseKind,
-    Scale,
-    TrialCounts,
-    TrialRecord,
-    TrialStatus,
-)
+from nearmetal import model
+from nearmetal.analysis.censoring import Bound, join_bounds
 
 BOOT = ""
 """Stands for the workload where a response belongs to a boot that several workloads share. No study can name one so."""
@@ -41,7 +30,7 @@ _known: dict[str, Key] = {}
 _MOST_KNOWN = 10_000
 
 
-def key_of(treatment: Assignment) -> Key:
+def key_of(treatment: model.Assignment) -> Key:
     """A run asks for the same few keys a hundred thousand times; `repr` takes a sixth of what encoding takes."""
     text = repr(treatment)
     if (key := _known.get(text)) is None:
@@ -55,7 +44,7 @@ class Value(NamedTuple):
     """One response of one replicate. `problem` says why it has no place on its scale, or not just one."""
 
     value: float
-    kind: ResponseKind
+    kind: model.ResponseKind
     problem: str | None = None
     """"censored", "not-finite" or "not-positive" (on a ratio scale)."""
     censored: Bound | None = None
@@ -70,7 +59,7 @@ class Replicate:
     attempt: int
     position: float
     """The mean place of its trials within the block."""
-    records: tuple[TrialRecord, ...]
+    records: tuple[model.TrialRecord, ...]
     values: Mapping[str, Value]
     """Empty if it failed."""
     has_failed: bool = False
@@ -114,7 +103,7 @@ class Arm:
         return len(self.counted) - len(self.first)
 
     @cached_property
-    def trials(self) -> list[TrialRecord]:
+    def trials(self) -> list[model.TrialRecord]:
         """Of those replicates."""
         return [record for replicate in self.first for record in replicate.records]
 
@@ -144,7 +133,7 @@ Arms = Mapping[tuple[Key, str], Arm]
 """By treatment and workload; only those with an outcome."""
 
 
-def that_count(records: Iterable[TrialRecord], arms: Arms) -> list[TrialRecord]:
+def that_count(records: Iterable[model.TrialRecord], arms: Arms) -> list[model.TrialRecord]:
     """Those that tables of a single arm are of, in the order in which they are given: trials of the first attempt in
     which their arm has an outcome, if it worked then."""
     ids = {record.trial.id for arm in arms.values() for record in arm.trials}
@@ -152,7 +141,7 @@ def that_count(records: Iterable[TrialRecord], arms: Arms) -> list[TrialRecord]:
 
 
 def outcomes_of(
-    arms: Arms, treatment: Assignment, reference: Assignment, workload: str
+    arms: Arms, treatment: model.Assignment, reference: model.Assignment, workload: str
 ) -> list[tuple[Replicate, Replicate]]:
     """Outcomes of both sides of a comparison, as `Arm.paired` has them; none where a side has none."""
     mine, others = (arms.get((key_of(side), workload), Arm()) for side in (treatment, reference))
@@ -160,7 +149,7 @@ def outcomes_of(
 
 
 def pairs_of(
-    arms: Arms, treatment: Assignment, reference: Assignment, workload: str
+    arms: Arms, treatment: model.Assignment, reference: model.Assignment, workload: str
 ) -> list[tuple[Replicate, Replicate]]:
     """The outcomes of those blocks in which both sides worked."""
     return [pair for pair in outcomes_of(arms, treatment, reference, workload) if not has_failed(pair)]
@@ -171,21 +160,21 @@ def has_failed(pair: tuple[Replicate, Replicate]) -> bool:
     return pair[0].has_failed or pair[1].has_failed
 
 
-def count(records: Iterable[TrialRecord]) -> TrialCounts:
+def count(records: Iterable[model.TrialRecord]) -> model.TrialCounts:
     """Every trial of every attempt, by how it ended."""
     by_status = Counter(record.status.value for record in records)
-    return TrialCounts(**by_status)
+    return model.TrialCounts(**by_status)
 
 
-def arms_of(records: Sequence[TrialRecord], repeats: int) -> Arms:
+def arms_of(records: Sequence[model.TrialRecord], repeats: int) -> Arms:
     """Gather the outcomes of boots: `repeats` trials, all of them ok, or a failure that is the treatment's own."""
-    trials: dict[tuple[Key, str, int, int], list[TrialRecord]] = defaultdict(list)
+    trials: dict[tuple[Key, str, int, int], list[model.TrialRecord]] = defaultdict(list)
     for record in records:
         address = record.trial
         trials[key_of(address.treatment), address.workload, address.block, address.attempt].append(record)
     replicates: dict[tuple[Key, str], list[Replicate]] = defaultdict(list)
     for (treatment, workload, block, attempt), group in trials.items():
-        bad = [record for record in group if record.status is not TrialStatus.OK]
+        bad = [record for record in group if record.status is not model.TrialStatus.OK]
         if any(record.blame != "treatment" for record in bad) or (not bad and len(group) != repeats):
             continue
         group.sort(key=lambda record: record.trial.repeat)
@@ -195,7 +184,7 @@ def arms_of(records: Sequence[TrialRecord], repeats: int) -> Arms:
     return {arm: Arm(found) for arm, found in replicates.items()}
 
 
-def arms_of_study(records: Sequence[TrialRecord], design: DesignSpec) -> Arms:
+def arms_of_study(records: Sequence[model.TrialRecord], design: model.DesignSpec) -> Arms:
     arms = arms_of(records, design.repeats)
     return with_boots_apart(arms) if design.share_boot else arms
 
@@ -210,14 +199,16 @@ def with_boots_apart(arms: Arms) -> Arms:
     boots: dict[Key, dict[tuple[int, int], Replicate]] = defaultdict(dict)
     for (treatment, workload), arm in arms.items():
         workloads[treatment, workload] = Arm(
-            _only(replicate, replicate.values.keys() - OF_THE_BOOT) for replicate in arm.outcomes
+            _only(replicate, replicate.values.keys() - model.OF_THE_BOOT) for replicate in arm.outcomes
         )
         for replicate in arm.outcomes:
             known = boots[treatment].setdefault((replicate.block, replicate.attempt), replicate)
             if (replicate.has_failed, replicate.position) < (known.has_failed, known.position):
                 boots[treatment][replicate.block, replicate.attempt] = replicate
     own = {
-        (treatment, BOOT): Arm(_only(replicate, replicate.values.keys() & OF_THE_BOOT) for replicate in found.values())
+        (treatment, BOOT): Arm(
+            _only(replicate, replicate.values.keys() & model.OF_THE_BOOT) for replicate in found.values()
+        )
         for treatment, found in boots.items()
     }
     return workloads | own
@@ -227,7 +218,7 @@ def _only(replicate: Replicate, names: Set[str]) -> Replicate:
     return replace(replicate, values={name: value for name, value in replicate.values.items() if name in names})
 
 
-def _values(records: Sequence[TrialRecord]) -> dict[str, Value]:
+def _values(records: Sequence[model.TrialRecord]) -> dict[str, Value]:
     """Each response that every repeat has, in the order of their names."""
     if len(records) == 1:
         return {name: _value(response) for name, response in sorted(records[0].responses.items())}
@@ -235,7 +226,7 @@ def _values(records: Sequence[TrialRecord]) -> dict[str, Value]:
     return {name: _average(name, records) for name in sorted(shared)}
 
 
-def _average(name: str, records: Sequence[TrialRecord]) -> Value:
+def _average(name: str, records: Sequence[model.TrialRecord]) -> Value:
     """The mean of the repeats on the response's scale; the plain mean where that scale cannot hold them."""
     repeats = [_value(record.responses[name]) for record in records]
     values = [repeat.value for repeat in repeats]
@@ -243,7 +234,7 @@ def _average(name: str, records: Sequence[TrialRecord]) -> Value:
     problem = max((repeat.problem for repeat in repeats if repeat.problem), default=None)
     is_geometric = repeats[0].kind.scale == "ratio" and all(0 <= value < math.inf for value in values)
     average = _geometric_mean(values) if is_geometric else mean(values)
-    bound = joined(repeat.censored for repeat in repeats)
+    bound = join_bounds(repeat.censored for repeat in repeats)
     return Value(average, repeats[0].kind, problem or (None if math.isfinite(average) else "not-finite"), bound)
 
 
@@ -274,14 +265,14 @@ def find_deviation(values: Sequence[float]) -> float:
         return math.nan
 
 
-def _value(response: Response) -> Value:
+def _value(response: model.Response) -> Value:
     kind = kind_of(response.unit, response.better, response.scale)
     if response.censored is None and 0 < response.value < math.inf:  # as nearly all are
         return Value(response.value, kind)
     return Value(response.value, kind, _problem(response), response.censored)
 
 
-def _problem(response: Response) -> str | None:
+def _problem(response: model.Response) -> str | None:
     if response.censored:
         return "censored"
     if 0 < response.value < math.inf:
@@ -294,6 +285,6 @@ def _problem(response: Response) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def kind_of(unit: str, better: Better, scale: Scale) -> ResponseKind:
+def kind_of(unit: str, better: model.Better, scale: model.Scale) -> model.ResponseKind:
     """One object for each kind, so that kinds compare quickly."""
-    return ResponseKind(unit=unit, better=better, scale=scale)
+    return model.ResponseKind(unit=unit, better=better, scale=scale)

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from nearmetal.analysis.bounds import Bound
+from nearmetal.analysis.censoring import Bound
 from nearmetal.model import ONLY_KNOWN, Better, Document, Frozen, Level, Number, Scale, TrialCounts, Warned
 
 
@@ -194,6 +194,10 @@ class ContrastResult(Frozen):
     def tested_at(self) -> float:
         """The level that p is held against."""
         return self.level if self.look_level is None else self.look_level
+
+    def with_warnings(self, *warnings: Warned) -> Self:
+        """With these after its own."""
+        return self.model_copy(update={"warnings": (*self.warnings, *warnings)}) if warnings else self
 
 
 class Contrast(ContrastResult):

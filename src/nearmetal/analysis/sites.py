@@ -7,18 +7,18 @@ are another population than these sites' blocks: their unit is the site, which g
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
 import numpy as np
 
 from nearmetal.analysis import elementary
-from nearmetal.analysis.degrees import find_least_blocks
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.responses import Pairs
 from nearmetal.analysis.results import Contrast, OfSites, SiteAgreement, SiteEstimate
 from nearmetal.analysis.signed_rank import Floats, enough, signed_rank
 from nearmetal.analysis.student import find_student_quantile
+from nearmetal.analysis.verdict_rules import find_least_blocks
 from nearmetal.model import Scale, Warned
 
 FEWEST = 3
@@ -127,19 +127,17 @@ def do_sites_differ(contrast: Contrast) -> bool:
     return contrast.sites is not None and contrast.sites.p is not None and contrast.sites.p <= ALARM
 
 
-def warn_of_sites(contrast: Contrast) -> Contrast:
-    """The contrast, with a warning if its sites differ, and one if they are too few to tell of hosts in general."""
+def warn_of_sites(contrast: Contrast) -> Iterator[Warned]:
+    """If its sites differ, and if they are too few to tell of hosts in general."""
     if contrast.sites is None:
-        return contrast
-    warnings = list(contrast.warnings)
+        return
     if do_sites_differ(contrast):
         text = "sites differ in it: the verdict is about these sites together, and need not hold on each"
-        warnings.append(Warned(code="sites-differ", text=text))
+        yield Warned(code="sites-differ", text=text)
     number = len(contrast.sites.each)
     if not enough(number, contrast.tested_at):
         text = (
             f"measured on {number} sites: the verdict is about these; for hosts in general the unit is the site, and "
             f"{find_least_blocks(contrast.tested_at)} are the fewest"
         )
-        warnings.append(Warned(code="too-few-sites", text=text))
-    return contrast.model_copy(update={"warnings": tuple(warnings)})
+        yield Warned(code="too-few-sites", text=text)

@@ -1,15 +1,18 @@
 """Copying files and folders between this host and a machine that is up: as one tar stream, of any length.
 
 On either side it is unpacked beside its destination and takes its name only when all of it is there, so that a copy
-that is cut off in the middle leaves no half file under that name. What comes from a machine is unpacked by `unpacking`.
+that is cut off in the middle leaves no half file under that name. Of what comes from a machine, nothing is written
+outside of the folder it is unpacked in.
 """
 
 import contextlib
+import os
 import posixpath
 import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tarfile
@@ -18,28 +21,78 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import IO
 
-from nearmetal.by_hand.doors import build_command
-from nearmetal.by_hand.enter import (
-    attach_machine,
-    guarded_where_needed,
-    handle_signals,
-    require_after,
-    require_door,
-    start,
-)
-from nearmetal.by_hand.unpacking import unpack_archive
+from nearmetal.by_hand import enter
+from nearmetal.by_hand.entry_commands import build_command
 from nearmetal.config import LIMITS
-from nearmetal.errors import BadInput, HostCannot, ToolFailed
+from nearmetal.errors import MALFORMED, BadInput, HostCannot, ToolFailed
 from nearmetal.lab.commands.gathering import up_to
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.model import Door, Machine
 from nearmetal.system import system_errors
 from nearmetal.system.interrupts import list_ending_signals, run_until_done
+
+_PERMISSIONS = 0o777
+"""Not set-user-ID, set-group-ID and the sticky bit."""
+_BUFFER = 1 << 18
+_BY_A_LINK = "a name in the archive leads by way of a link"
+
+
+def unpack_archive(stream: IO[bytes], folder: Path) -> bool:
+    """Read to its end; whether it was whole, as far as an archive tells. HostCannot for what is not let in; OSError."""
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as archive:
+            # What each member is has been looked at here: Python 3.14 would refuse a link that leads elsewhere.
+            archive.extraction_filter = lambda member, path: member
+            archive.extractall(folder, _let_in(archive, folder))
+        while stream.read(_BUFFER):
+            pass  # what fills up the last record
+    except tarfile.TarError:
+        return False
+    except (*MALFORMED, OverflowError, RecursionError) as error:
+        # `tarfile` takes numbers, names and links for what they should be.
+        raise HostCannot(f"the archive is not made as it should be: {str(error)[:200]}") from None
+    return True
+
+
+def _let_in(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:
+    for member in archive:
+        if member.isdev():
+            raise HostCannot(f"device nodes, sockets and FIFOs are not copied: {member.name}")
+        if _is_link(folder, member.name):
+            raise HostCannot(f"{_BY_A_LINK}: {member.name}")
+        if member.islnk() and _is_link(folder, member.linkname):
+            # A second name of a link. Permissions that were set by it would be those of what it leads to.
+            member.type, member.linkname = tarfile.SYMTYPE, str((folder / member.linkname).readlink())
+        member.mode &= _PERMISSIONS
+        member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+        yield member
+
+
+def _is_link(folder: Path, name: str) -> bool:
+    """Whether a name of the archive is that of a link. A link leads where it leads, but nothing is written, or linked
+    to, by way of one: not even where it leads inside, for what it leads to by others cannot always be found out.
+
+    HostCannot for a name that leads out, or by way of a link; OSError when that cannot be seen.
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise HostCannot(f"a name in the archive leads out of it: {name}")
+    place, is_link = folder, False
+    for part in path.parts:
+        if is_link:
+            raise HostCannot(f"{_BY_A_LINK}: {name}")
+        place /= part
+        try:
+            is_link = stat.S_ISLNK(place.lstat().st_mode)
+        except FileNotFoundError:
+            return False
+    return is_link
+
 
 _REMOTE = re.compile(r"([A-Za-z0-9._-]{1,64}):(.*)", re.DOTALL)
 _HOME = "/root"
@@ -131,13 +184,13 @@ def _tidy_when_told_to_end() -> Iterator[None]:
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    with handle_signals(dict.fromkeys(numbers, raise_interrupt)):
+    with enter.handle_signals(dict.fromkeys(numbers, raise_interrupt)):
         yield
 
 
 def _enter_machine(remote: Remote) -> tuple[KeptMachine, Door | None]:
     kept = written.find(remote.name)
-    return kept, run_until_done(require_door(kept))
+    return kept, run_until_done(enter.require_door(kept))
 
 
 def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) -> None:
@@ -147,9 +200,9 @@ def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) 
     if door is None:
         _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with guarded_where_needed(door) as marked, tempfile.TemporaryFile() as said:
+    with enter.guarded_where_needed(door) as marked, tempfile.TemporaryFile() as said:
         command = build_command(door, ["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
-        process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+        process = enter.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
         assert process.stdin is not None and process.stdout is not None
         with process.stdout:
             try:
@@ -167,7 +220,7 @@ def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) 
                 raise
             status = process.wait()
         if status != 0 or not is_ready:
-            require_after(status, kept, door)
+            enter.require_after(status, kept, door)
             if status == _NOT_THERE:
                 make = shlex.join(["nearmetal", "exec", kept.name, "--", "mkdir", "-p", posixpath.dirname(path)])
                 raise _wrong_place(kept, path, _read_tail(said), f"make it: {make}")
@@ -237,12 +290,12 @@ def _download_path(kept: KeptMachine, door: Door | None, path: str, destination:
         remedy = system_errors.find_remedy(error) if error.errno in system_errors.FULL else "copy to another folder"
         raise HostCannot(f"nothing can be written there: {error.strerror}", str(destination), remedy) from None
     try:
-        with guarded_where_needed(door) as marked:
+        with enter.guarded_where_needed(door) as marked:
             status, said = _receive_archive(
                 build_command(door, ["sh", "-c", _SEND, "send", path], mark=marked.mark), folder
             )
         if status != 0:
-            require_after(status, kept, door)
+            enter.require_after(status, kept, door)
             if status == _NOT_THERE:
                 raise _wrong_place(kept, path, said, f"look for it: nearmetal ssh {kept.name}")
             raise _refuse_copy(kept, path, said)
@@ -262,7 +315,7 @@ def _must_be_folder(path: Path) -> None:
 def _receive_archive(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """How the sender ended, and what it said; 1 where what it sent was not whole."""
     with tempfile.TemporaryFile() as said:
-        sender = start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
+        sender = enter.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
         assert sender.stdout is not None
         try:
             whole = unpack_archive(sender.stdout, folder)
@@ -305,7 +358,7 @@ def _whole_file(kept: KeptMachine, source: Path | None, work: Callable[[Machine]
         raise HostCannot(f"machines of kind {kept.environment!r} take single files only", str(source))
 
     async def work_there() -> None:
-        async with attach_machine(kept) as machine:
+        async with enter.attach_machine(kept) as machine:
             await work(machine)
 
     try:

@@ -9,8 +9,8 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from nearmetal.by_hand import guard
-from nearmetal.by_hand.doors import build_command, open_door
+from nearmetal.by_hand import marked_processes
+from nearmetal.by_hand.entry_commands import build_command, open_entry
 from nearmetal.by_hand.marked_processes import Inside, MarkedProcesses, OnHost
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
@@ -31,7 +31,7 @@ async def require_door(kept: KeptMachine) -> Door | None:
         raise MachineLost(
             "it is gone: it ended by itself, or its keeper died, and it too", kept.name, f"nearmetal down {kept.name}"
         )
-    return await open_door(kept)
+    return await open_entry(kept)
 
 
 def run(kept: KeptMachine, argv: Sequence[str], *, terminal: bool = False) -> int:
@@ -62,7 +62,7 @@ def require_after(status: int, kept: KeptMachine, door: Door) -> None:
 def guarded_where_needed(door: Door) -> Iterator[MarkedProcesses]:
     """Tells the mark of what is started within by a way in, which ends with this process at the latest."""
     marked = Inside(partial(build_command, door)) if door.leaves == "hidden" else OnHost()
-    with nullcontext() if door.leaves == "nothing" else guard.guard_processes(marked):
+    with nullcontext() if door.leaves == "nothing" else marked_processes.guard_processes(marked):
         yield marked
 
 

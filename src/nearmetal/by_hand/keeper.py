@@ -34,7 +34,7 @@ from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Handle
-from nearmetal.run.preparing import lacks_image
+from nearmetal.run.versions import lacks_image
 from nearmetal.say import meanwhile
 from nearmetal.system import system_errors
 

@@ -13,12 +13,12 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.site import available_cpus
 from nearmetal.model import MachineSpec, Resolved, ResolvedEnvironment, Study
-from nearmetal.run.missing import cannot_run
+from nearmetal.run.unavailable_treatments import cannot_run
 from nearmetal.study.checks.places import describe_kind
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.error_messages import did_you_mean, join_path
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import Resolver
 from nearmetal.study.study_file import parsed_override, read
-from nearmetal.study.text import did_you_mean, join_path
 
 # A workload is what a study cannot do without; it never runs.
 _STUDY = """

@@ -9,7 +9,8 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from nearmetal.config import LIMITS
@@ -118,3 +119,40 @@ MarkedProcesses = OnHost | Inside
 
 def _new() -> str:
     return secrets.token_hex(8)
+
+
+_WELL = b"."
+
+
+@contextmanager
+def guard_processes(marked: MarkedProcesses) -> Iterator[None]:
+    """What is started within, with the mark, ends with this process at the latest, and before if something goes wrong
+    within."""
+    waited, held = os.pipe2(os.O_CLOEXEC)
+    guard = os.fork()
+    if guard == 0:
+        try:
+            os.close(held)
+            _wait(waited, marked)
+        finally:
+            os._exit(0)
+    os.close(waited)
+    try:
+        yield
+        with contextlib.suppress(BrokenPipeError):
+            os.write(held, _WELL)
+    finally:
+        os.close(held)
+        os.waitpid(guard, 0)
+
+
+def _wait(waited: int, marked: MarkedProcesses) -> None:
+    os.setsid()  # what a terminal sends to its programs is not for the guard
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    # Whoever reads to the end of our output would wait for the guard as well.
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    if os.read(waited, 1) != _WELL:
+        marked.end_all()

@@ -139,10 +139,10 @@ def ssh(name: str, command: tuple[str, ...]) -> int:
 
     Or have the shell run a COMMAND there, its words joined by spaces, as ssh does. With a terminal where stdin is one.
     """
-    from nearmetal.by_hand import doors, enter
+    from nearmetal.by_hand import enter, entry_commands
     from nearmetal.lab.machines.kept import find
 
-    argv = [*doors.SHELL, *(["-c", " ".join(command)] if command else [])]
+    argv = [*entry_commands.SHELL, *(["-c", " ".join(command)] if command else [])]
     return own_failures_apart(lambda: enter.run(find(name), argv, terminal=sys.stdin.isatty()))
 
 
@@ -177,14 +177,14 @@ def list_machines() -> "list[MachineUp]":
 
 
 async def _find_state(kept: "KeptMachine") -> "State":
-    from nearmetal.by_hand.doors import open_door
+    from nearmetal.by_hand.entry_commands import open_entry
 
     if await kept.is_lost():
         return "lost"
     if kept.handle is None:
         return "starting"
     try:
-        await open_door(kept)
+        await open_entry(kept)
     except MachineError:
         return "unreachable"
     return "up"

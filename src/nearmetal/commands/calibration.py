@@ -12,7 +12,7 @@ from rich.text import Text
 
 from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
-from nearmetal.analysis.disturbed import ELSEWHERE
+from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.commands.running import make_watcher
 from nearmetal.config import Paths
 from nearmetal.console.printing import print_beside
@@ -22,7 +22,7 @@ from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import read_study
 from nearmetal.planning.power_words import format_share
 from nearmetal.report import figures, words
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections import calibration
 from nearmetal.report.terminal import counts_line
 from nearmetal.run import session
@@ -30,7 +30,7 @@ from nearmetal.store import calibrations, runs
 from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
-from nearmetal.study.text import did_you_mean
+from nearmetal.study.error_messages import did_you_mean
 from nearmetal.system.interrupts import until_interrupted
 
 STUDY = "calibration"
@@ -80,7 +80,7 @@ def tell_interrupted(folder: RunFolder) -> int:
 
 def read_found(folder: RunFolder) -> Calibration:
     """What the run says, by its folder alone."""
-    told = read(folder)
+    told = read_run_input(folder)
     found = calibrated(told.manifest, told.records, told.analysis, str(folder.path))
     if found is None:
         name = words.strip_controls(told.manifest.study.name)
@@ -165,7 +165,7 @@ def _describe_limits(found: Calibration) -> str:
     parts = []
     if found.unseen and (found.verdict != "unknown" or found.untold):  # else it has been said
         parts.append(f"But small differences are not seen. Not told from none: {_list_unseen(found)}.")
-    if ELSEWHERE & {warning.code for warning in found.warnings}:
+    if INTERFERENCE & {warning.code for warning in found.warnings}:
         parts.append("CPU time went elsewhere meanwhile: on a quiet host smaller differences are seen.")
     return " ".join(parts)
 

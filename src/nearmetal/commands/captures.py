@@ -18,12 +18,12 @@ from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.report import words
 from nearmetal.report.drawing import require_engine
-from nearmetal.store.artifacts import describe_change
+from nearmetal.store.folder import describe_change
 from nearmetal.system.files import write_whole
 from nearmetal.system.interrupts import run_until_done
 from nearmetal.system.temporary import temporary_folder
-from nearmetal.trace import analyser, chosen, events, ladder, page, parquet
-from nearmetal.trace.chosen import ChosenRequest
+from nearmetal.trace import analyser, events, ladder, page, parquet, request_choice
+from nearmetal.trace.request_choice import ChosenRequest
 from nearmetal.trace.summary import TraceTable, are_strangers, list_slowest, summarise_trace
 
 _WORDS = ("", "problem")
@@ -62,11 +62,11 @@ def trace_captures(
             what = "these captures have no TCP packet in common, so that there are no requests of both"
             option = "--request" if number is not None else "--requests"
             raise BadInput(what, option, "name one capture alone, or two of the same traffic")
-        times = array("d") if are_strangers(document) else chosen.list_totals(lines)
-        picked = None if are_strangers(document) else chosen.choose_request(lines, times, number)
+        times = array("d") if are_strangers(document) else request_choice.list_totals(lines)
+        picked = None if are_strangers(document) else request_choice.choose_request(lines, times, number)
         tables = summarise_trace(document)
         # Where these are not all; before what fewer people read, which is everything but what the captures are.
-        if len(times) > _SLOWEST and (slow := chosen.list_slowest(lines, times, _SLOWEST)):
+        if len(times) > _SLOWEST and (slow := request_choice.list_slowest(lines, times, _SLOWEST)):
             tables.insert(1, list_slowest(slow))
         if requests is not None and _is_parquet(requests):
             parquet.write(lines, requests)
@@ -185,7 +185,7 @@ def _render_page(
 ) -> str:
     one = (picked, told) if picked and len(told := _find_events(picked, document)) > 1 else None
     names = [capture.name for capture in captures]
-    requests = [] if are_strangers(document) else chosen.list_first(lines, page.MOST)
+    requests = [] if are_strangers(document) else request_choice.list_first(lines, page.MOST)
     return page.render_page(names, tables, one, requests, document["requests"], document["warnings"])
 
 

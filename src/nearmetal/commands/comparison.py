@@ -8,8 +8,8 @@ from typing import Literal
 
 from nearmetal.analysis.changes import NOTHING_BEFORE
 from nearmetal.analysis.gates import Gate
-from nearmetal.analysis.two_runs import StoredRun, find_copies, find_responses
-from nearmetal.analysis.two_runs import compare as compared
+from nearmetal.analysis.run_comparison import StoredRun, find_copies, find_responses
+from nearmetal.analysis.run_comparison import compare as compared
 from nearmetal.console.printing import console_for, print_json, unfold_console
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.report import figures
@@ -17,7 +17,7 @@ from nearmetal.report.comparison import make_labels, print_comparison, print_gat
 from nearmetal.report.gate_formats import GatePage, describe_compared, render_junit, render_markdown
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.study.text import did_you_mean
+from nearmetal.study.error_messages import did_you_mean
 from nearmetal.system import pipes
 
 Form = Literal["text", "md", "junit", "json"]

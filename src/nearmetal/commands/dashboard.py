@@ -10,7 +10,7 @@ import click
 from nearmetal.commands.completion import complete_run
 from nearmetal.commands.options import RunPath, json_option
 from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce, NearmetalError
-from nearmetal.installing import describe_install
+from nearmetal.package_install import describe_install
 
 if TYPE_CHECKING:
     from nearmetal.dashboard.host import HostState
@@ -84,7 +84,7 @@ class _HostWatcher:
         self._found = HostState()
 
     def look(self) -> "HostState":
-        from nearmetal.dashboard.following import mark_file
+        from nearmetal.dashboard.file_follower import mark_file
         from nearmetal.lab.machines import kept
         from nearmetal.store import calibrations
 

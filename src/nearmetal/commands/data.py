@@ -12,8 +12,8 @@ import click
 from nearmetal.commands.completion import complete_run
 from nearmetal.commands.options import FileToWrite, RunPath, choose_format, json_option
 from nearmetal.commands.output import check_output, write_output
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import BadInput
-from nearmetal.plain import strip_controls
 
 if TYPE_CHECKING:
     from nearmetal.console.tables import TextColumn
@@ -62,7 +62,7 @@ def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
     from nearmetal.console.tables import fit_records
     from nearmetal.report.figures import format_count
     from nearmetal.store import query, runs
-    from nearmetal.store.answered import document_of
+    from nearmetal.store.query_document import make_document
 
     query.require_duckdb()
     paths = Paths.default()
@@ -81,7 +81,7 @@ def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
         sql or _WHAT_THERE_IS, places, paths.cache, say_progress, _SHOWN if form == "text" else None
     )
     if form == "json":
-        print_json(document_of(found))
+        print_json(make_document(found))
         return
     if form == "csv":
         click.echo(_write_csv(found), nl=False)
@@ -107,14 +107,14 @@ def _write_csv(found: "QueryResult") -> str:
     import io
     import json
 
-    from nearmetal.report.cells import for_programs
-    from nearmetal.store.answered import document_of
+    from nearmetal.report.table_values import write_value
+    from nearmetal.store.query_document import make_document
 
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
-    rows.writerow(for_programs(name) for name, _ in found.columns)
-    for row in document_of(found).rows:
-        rows.writerow(json.dumps(one) if isinstance(one, bool | list | dict) else for_programs(one) for one in row)
+    rows.writerow(write_value(name) for name, _ in found.columns)
+    for row in make_document(found).rows:
+        rows.writerow(json.dumps(one) if isinstance(one, bool | list | dict) else write_value(one) for one in row)
     return out.getvalue()
 
 
@@ -169,15 +169,15 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     docs/data.md says what each column is. In Python: nearmetal.open_run(RUN).
     """
     from nearmetal.report import exports
-    from nearmetal.report.reading import read
-    from nearmetal.report.tidy import make_table
+    from nearmetal.report.report_input import read_run_input
+    from nearmetal.report.tidy_tables import make_table
     from nearmetal.store.folder import RunFolder
     from nearmetal.system.collection import without_collection
 
     folder = RunFolder.open(run)
     check_output(output, folder)
     with without_collection():
-        tidy = make_table(read(folder), table)
+        tidy = make_table(read_run_input(folder), table)
     writers: dict[str, Any] = {
         "csv": exports.write_csv,
         "parquet": exports.write_parquet,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import BadInput
-from nearmetal.plain import strip_controls
 
 if TYPE_CHECKING:
     from nearmetal.console.manual import ManualEntry

@@ -2,8 +2,8 @@
 
 import click
 
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import BadInput
-from nearmetal.plain import strip_controls
 
 
 @click.command()

@@ -15,7 +15,7 @@ from nearmetal.commands.comparison import refuse_unknown_responses
 from nearmetal.errors import BadInput
 from nearmetal.model import COSTS, Plan, TrialRecord
 from nearmetal.report.gate_formats import GatePage, describe_judged, describe_outcomes
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.store import journal, runs
 from nearmetal.store.manifest import Manifest
 
@@ -71,15 +71,12 @@ def judge_measured(
     outcomes = [
         outcome
         for gate in gates
-        for outcome in judge_gates([gate], _weigh_contrasts(named if gate.response else primary))
+        for contrasts in (named if gate.response else primary,)
+        for outcome in judge_gates([gate], [GatedContrast(one, find_why(one), _find_base(one)) for one in contrasts])
     ]
     of_primaries = [] if all(gate.response for gate in gates) else primary
     shown = {(one.workload, one.response, key_of(one.treatment)): one for one in [*named, *of_primaries]}
     return JudgedRun(tuple(outcomes), tuple(shown.values()))
-
-
-def _weigh_contrasts(contrasts: Sequence[Contrast]) -> list[GatedContrast]:
-    return [GatedContrast(one, find_why(one), _find_base(one)) for one in contrasts]
 
 
 def print_outcomes(judged: JudgedRun, console: Console) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nearmetal.commands.options import RunPath, json_option, lab_option
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted
-from nearmetal.plain import strip_controls
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,20 +11,8 @@ from nearmetal import cpu_lists
 from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import ExitCode, HostCannot
+from nearmetal.isolate import documents, standing, tiers
 from nearmetal.isolate import host as hosts
-from nearmetal.isolate import standing, tiers
-from nearmetal.isolate.documents import (
-    Boot,
-    ByKernel,
-    Cpu,
-    IsolateOff,
-    IsolateOn,
-    IsolatePlan,
-    IsolateStatus,
-    MoveMethod,
-    PlannedChange,
-    Stands,
-)
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
 from nearmetal.isolate.standing import Standing
 from nearmetal.lab.changes.engine import UndoOutcome
@@ -82,19 +70,22 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
         _say_planned(planned, changes)
 
 
-def _make_document(planned: _IsolationPlan, changes: Sequence[Change]) -> IsolatePlan:
+def _make_document(planned: _IsolationPlan, changes: Sequence[Change]) -> documents.IsolatePlan:
     host = planned.host
-    return IsolatePlan(
+    return documents.IsolatePlan(
         cpus=cpu_lists.show(planned.wanted),
         stands=planned.stands,
         topology=tuple(
-            Cpu(cpu=cpu.number, siblings=cpu.siblings, package=cpu.package, governor=cpu.governor) for cpu in host.cpus
+            documents.Cpu(cpu=cpu.number, siblings=cpu.siblings, package=cpu.package, governor=cpu.governor)
+            for cpu in host.cpus
         ),
         isolated=host.isolated,
         nohz_full=host.nohz_full,
-        changes=tuple(PlannedChange(kind=one.kind, target=one.target, words=planned.in_words(one)) for one in changes),
+        changes=tuple(
+            documents.PlannedChange(kind=one.kind, target=one.target, words=planned.in_words(one)) for one in changes
+        ),
         way=None if planned.stands else _make_way(planned.cpusets),
-        boot=Boot(arguments=tiers.by_boot_loader(planned.wanted).after, grub=host.can_tell_grub),
+        boot=documents.Boot(arguments=tiers.by_boot_loader(planned.wanted).after, grub=host.can_tell_grub),
         movable=planned.there.movable,
         fixed=planned.there.fixed,
         notes=tuple(tiers.list_notes(host, planned.wanted)),
@@ -134,8 +125,8 @@ def _say_topology(host: Host, marked: Iterable[int], what: str, console: Console
         console.print(f"CPU {cpu.number}, package {cpu.package}, {core}{mark}")
 
 
-def _make_way(cpusets: Cpusets) -> MoveMethod:
-    return MoveMethod(by="affinities" if cpusets.unfit else "cpuset", words=tiers.describe_way(cpusets))
+def _make_way(cpusets: Cpusets) -> documents.MoveMethod:
+    return documents.MoveMethod(by="affinities" if cpusets.unfit else "cpuset", words=tiers.describe_way(cpusets))
 
 
 def isolate_cpus(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
@@ -158,7 +149,7 @@ async def _isolate_on_site(site: LocalSite, cpus: str | None, boot: bool, strict
         cpusets = replace(cpusets, unfit="it could not be made")
     if as_json:
         print_json(
-            IsolateOn(
+            documents.IsolateOn(
                 cpus=cpu_lists.show(wanted),
                 way=_make_way(cpusets),
                 warnings=tuple(warnings),
@@ -208,7 +199,7 @@ async def _release_on_site(site: LocalSite, as_json: bool) -> int:
     reboot = any(one.change.kind == "boot" for one in undone) and "nohz_full" in " ".join(
         (await hosts.survey_host(site)).arguments
     )
-    done = IsolateOff(
+    done = documents.IsolateOff(
         restored=_list_undone(undone, "restored", "already so", "gone"),
         left=_list_undone(undone, "left"),
         failed=_list_undone(undone, "failed"),
@@ -264,13 +255,13 @@ async def _show_status_of(site: LocalSite, as_json: bool) -> int:
     holds = all(one.state == "holds" for one in stands)
     if as_json:
         print_json(
-            IsolateStatus(
+            documents.IsolateStatus(
                 on=bool(stands),
                 cpus=cpus,
                 holds=holds,
-                kernel=ByKernel(isolated=host.isolated, nohz_full=host.nohz_full),
+                kernel=documents.ByKernel(isolated=host.isolated, nohz_full=host.nohz_full),
                 changes=tuple(
-                    Stands(kind=one.change.kind, target=one.change.target, now=one.now, state=one.state)
+                    documents.Stands(kind=one.change.kind, target=one.change.target, now=one.now, state=one.state)
                     for one in stands
                 ),
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from nearmetal.commands.outlook import NOTHING_COMPARED, say_idle_keys, say_missing
+from nearmetal.commands.plan_output import NOTHING_COMPARED, say_idle_keys, say_missing
 from nearmetal.commands.runs import print_verdicts, say_how_to_go_on, write_report
 from nearmetal.console.printing import console_for, print_beside, print_json, unfold_console
 from nearmetal.console.running_estimates import RunningEstimates
@@ -210,7 +210,7 @@ def _tell_result(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, 
     """Verdicts and counts as they are shown, and the report written; how many trials ended how, and whether gates are
     met."""
     from nearmetal.commands.gates import describe_run, judge_run, print_outcomes
-    from nearmetal.report.reading import read as read_run
+    from nearmetal.report.report_input import read_run_input as read_run
     from nearmetal.report.terminal import counts_line
 
     results = read_run(folder)

@@ -11,12 +11,12 @@ import click
 from nearmetal.commands.completion import complete_run
 from nearmetal.commands.options import FileToWrite, RunPath, json_option
 from nearmetal.commands.output import check_output, write_output
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import BadInput, ExitCode, HostCannot
-from nearmetal.plain import strip_controls
 
 if TYPE_CHECKING:
     from nearmetal.report.chart_files import ChartFormat
-    from nearmetal.report.reading import ReportInput
+    from nearmetal.report.report_input import ReportInput
     from nearmetal.report.write import Format
     from nearmetal.store.folder import RunFolder
     from nearmetal.store.runs import RunEntry
@@ -115,13 +115,13 @@ def show(run: Path, as_json: bool) -> None:
     """Show the verdicts of a run."""
     from nearmetal.commands.gates import judge_run, print_outcomes
     from nearmetal.console.printing import console_for, print_json, unfold_console
-    from nearmetal.report.reading import read
+    from nearmetal.report.report_input import read_run_input
     from nearmetal.report.terminal import counts_line
     from nearmetal.store import runs
     from nearmetal.store.folder import RunFolder
 
     folder = RunFolder.open(run)
-    results = read(folder)
+    results = read_run_input(folder)
     state = runs.find_state(folder.journal)
     judged = judge_run(results)
     if as_json:

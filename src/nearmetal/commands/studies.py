@@ -91,7 +91,7 @@ def plan(study: str, ask: bool, pilot: bool, available: bool, as_json: bool, **o
     runs nothing that the study names. --ask logs in to the study's hosts, and has plugins look. --pilot runs a few
     boots of the study and keeps how much they vary, for this plan and later ones.
     """
-    from nearmetal.commands.outlook import show_plan
+    from nearmetal.commands.plan_output import show_plan
     from nearmetal.planning.opened_study import read_study
 
     opened = read_study(study, **options)

@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from nearmetal.plain import strip_controls
+from nearmetal.control_characters import strip_controls
 
 if TYPE_CHECKING:
     from nearmetal.model import Document

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import click
 
 from nearmetal.errors import BadInput
+from nearmetal.study.error_messages import did_you_mean
 from nearmetal.study.key_paths import cut_text
-from nearmetal.study.text import did_you_mean
 
 _SHOWN = 200
 """Characters of what was typed that are told again."""

@@ -10,24 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from nearmetal.console.running_estimates import RunningEstimates
+from nearmetal.control_characters import strip_controls
 from nearmetal.model import TrialStatus
-from nearmetal.plain import strip_controls
 from nearmetal.report.figures import format_count
-from nearmetal.run.events import (
-    BlockEnded,
-    BlockStarted,
-    BootEnded,
-    BootStarted,
-    Event,
-    LeftBehind,
-    LookTaken,
-    NothingToCompare,
-    RunResumed,
-    Step,
-    TrialEnded,
-    TrialStarted,
-    Withdrawn,
-)
+from nearmetal.run import events
 from nearmetal.store.progress import RunProgress, estimate_time_left
 from nearmetal.study.levels import format_assignment, format_level
 from nearmetal.units import show_duration, show_elapsed
@@ -105,8 +91,8 @@ class Watcher:
         left = show_elapsed(estimate_time_left(self._total - done, elapsed, measured, self._estimate))
         return f"at most ~{left} left" if self._looks else f"~{left} left"
 
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, TrialEnded):
+    def __call__(self, event: events.Event) -> None:
+        if isinstance(event, events.TrialEnded):
             self._progress.take_line(event.record)
             if self._estimates:
                 self._estimates.take_record(event.record)
@@ -116,21 +102,21 @@ class Watcher:
         if show:
             show(event)
 
-    def _on_RunResumed(self, event: RunResumed) -> None:
+    def _on_RunResumed(self, event: events.RunResumed) -> None:
         self._console.print(f"going on after {format_count(event.finished, 'trial')}")
 
-    def _on_BlockStarted(self, event: BlockStarted) -> None:
+    def _on_BlockStarted(self, event: events.BlockStarted) -> None:
         again = f", attempt {event.attempt + 1}" if event.attempt else ""
         self._place = f"block {event.block + 1}/{self._blocks}{again}"
         if not self._bar:
             self._console.print(f"{self._place}: {format_count(event.trials, 'trial')}, {self._show_left()}")
 
-    def _on_BootStarted(self, event: BootStarted) -> None:
+    def _on_BootStarted(self, event: events.BootStarted) -> None:
         self._treatment = " ".join(format_level(level) for level in event.treatment.values())
         self._workload = ""
         self._is_made = self._is_left = False
 
-    def _on_Step(self, event: Step) -> None:
+    def _on_Step(self, event: events.Step) -> None:
         if event.name == "paused":
             self._console.print("paused by the dashboard" if event.state == "begins" else "going on")
         if self._bar and event.state == "begins":
@@ -138,10 +124,10 @@ class Watcher:
             room = max(8, self._console.width - self._console.width // 6 - 34)
             self._bar.update(self._task, description=strip_controls(what)[:room], left=self._show_left())
 
-    def _on_TrialStarted(self, event: TrialStarted) -> None:
+    def _on_TrialStarted(self, event: events.TrialStarted) -> None:
         self._workload = event.trial.workload
 
-    def _on_TrialEnded(self, event: TrialEnded) -> None:
+    def _on_TrialEnded(self, event: events.TrialEnded) -> None:
         record = event.record
         self._is_made |= record.boot is not None
         if record.status is not TrialStatus.OK:
@@ -152,14 +138,14 @@ class Watcher:
         if self._bar:
             self._bar.update(self._task, completed=self._progress.trials, total=self._total, left=self._show_left())
 
-    def _on_BootEnded(self, event: BootEnded) -> None:
+    def _on_BootEnded(self, event: events.BootEnded) -> None:
         if not self._bar:
             took = show_duration(sum(event.phases_ns.values()) / 1e9)
             told = "made, and not all of it removed," if self._is_left else "made and removed"
             what = f"{told} in {took}" if self._is_made else f"not made, given up after {took}"
             self._console.print(f"  {strip_controls(format_assignment(event.treatment))}: {what}")
 
-    def _on_BlockEnded(self, event: BlockEnded) -> None:
+    def _on_BlockEnded(self, event: events.BlockEnded) -> None:
         if self._bar and self._estimates:
             lines = self._estimates.list_lines()
             self._bar.below = [
@@ -168,22 +154,22 @@ class Watcher:
         if not event.whole:
             self._console.print(f"block {event.block + 1} is not whole: a trial of it is not ok", style="yellow")
 
-    def _on_LookTaken(self, event: LookTaken) -> None:
+    def _on_LookTaken(self, event: events.LookTaken) -> None:
         end = "no more blocks" if event.stops else f"{event.undecided} open"
         self._console.print(
             f"look {event.look}/{self._looks}, after {format_count(event.blocks, 'block')}: {event.decided} "
             f"decided, {end}"
         )
 
-    def _on_Withdrawn(self, event: Withdrawn) -> None:
+    def _on_Withdrawn(self, event: events.Withdrawn) -> None:
         self._print_about("withdrawn", f"{format_assignment(event.treatment)}: {event.reason}", "red")
 
-    def _on_NothingToCompare(self, event: NothingToCompare) -> None:
+    def _on_NothingToCompare(self, event: events.NothingToCompare) -> None:
         self._print_about(
             "no more blocks", f"after {format_count(event.blocks, 'block')} nothing is left that can be compared"
         )
 
-    def _on_LeftBehind(self, event: LeftBehind) -> None:
+    def _on_LeftBehind(self, event: events.LeftBehind) -> None:
         self._is_left = True
         self._print_about("left behind (nearmetal clean tries again)", event.what)
 

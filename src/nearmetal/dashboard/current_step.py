@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nearmetal.dashboard.course import RunHistory
+from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.model import Identity, TrialStatus, identify_assignment
 from nearmetal.report import figures, words
 from nearmetal.report.words import Labels
-from nearmetal.store.live import LiveNote, Wish
+from nearmetal.store.run_control import LiveNote, Wish
 from nearmetal.units import show_elapsed
 
 _STEPS = {

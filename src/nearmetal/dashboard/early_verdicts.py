@@ -6,11 +6,11 @@ from dataclasses import replace
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.responses import arms_of_study
 from nearmetal.analysis.results import Analysis, Contrast
-from nearmetal.dashboard.course import RunHistory
+from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.model import Warned
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Section, Table
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.report.sections.verdicts import tell_verdicts
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest

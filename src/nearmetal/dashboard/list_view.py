@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nearmetal.dashboard import glance, page
-from nearmetal.dashboard.following import mark_file
-from nearmetal.dashboard.live import Parts
+from nearmetal.dashboard import page, run_overview
+from nearmetal.dashboard.file_follower import mark_file
+from nearmetal.dashboard.live_updates import Parts
 from nearmetal.dashboard.run_view import RunView, number_of
 from nearmetal.errors import NearmetalError
 from nearmetal.store import runs
@@ -58,7 +58,7 @@ def _make_item(view: RunView, is_measured: bool) -> page.Item:
         state=runs.tell_state(course, is_measured),
         study=course.study.name,
         created=view.manifest.created,
-        bar=glance.make_bar(course),
-        how_far=glance.how_far(course),
-        bad=glance.describe_bad(course),
+        bar=run_overview.make_bar(course),
+        how_far=run_overview.how_far(course),
+        bad=run_overview.describe_bad(course),
     )

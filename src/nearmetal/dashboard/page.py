@@ -11,18 +11,18 @@ from shlex import quote
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from nearmetal.dashboard import glance
-from nearmetal.dashboard.course import Fate, RunHistory
+from nearmetal.dashboard import run_overview
 from nearmetal.dashboard.current_step import CurrentStep, list_values
-from nearmetal.dashboard.glance import GridRow, Problem
 from nearmetal.dashboard.host import HostState
-from nearmetal.dashboard.live import Parts
+from nearmetal.dashboard.live_updates import Parts
+from nearmetal.dashboard.run_history import Fate, RunHistory
+from nearmetal.dashboard.run_overview import GridRow, Problem
 from nearmetal.errors import NearmetalError
 from nearmetal.report import page as report_page
 from nearmetal.report import words
 from nearmetal.report.blocks import LONG, Chart, Section
 from nearmetal.report.drawing import Spec
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 from nearmetal.report.words import Labels
 from nearmetal.store import runs as known
 from nearmetal.store.manifest import Manifest
@@ -63,7 +63,7 @@ class Item:
     """Of one that cannot be read: which of its files, and what about it."""
     study: str = ""
     created: str = ""
-    bar: tuple[glance.BarPart, ...] = ()
+    bar: tuple[run_overview.BarPart, ...] = ()
     how_far: str = ""
     bad: str = ""
 
@@ -71,19 +71,19 @@ class Item:
 def render_parts(seen: RunSnapshot) -> Parts:
     """Everything of a run's page that its journal changes, but for the verdicts."""
     course, is_measured = seen.course, seen.state == "running"
-    grid = list(glance.make_strips(course, seen.labels, is_measured))
+    grid = list(run_overview.make_strips(course, seen.labels, is_measured))
     now, planned = course.now if is_measured else None, course.plan.blocks
-    how_far = glance.how_far(course)
+    how_far = run_overview.how_far(course)
     return {
         "title": _make_title(f"{seen.state}, {how_far}", course.study.name),
         "state": _render(
             "state.html.j2",
             seen=seen,
             quoted=quote(str(seen.path)),
-            bar=glance.make_bar(course),
+            bar=run_overview.make_bar(course),
             how_far=how_far,
-            bad=glance.describe_bad(course),
-            doing=glance.describe_activity(course, seen.labels) if now else "",
+            bad=run_overview.describe_bad(course),
+            doing=run_overview.describe_activity(course, seen.labels) if now else "",
             since=0.0 if now is None else max(0.0, (time.time_ns() - now.since_ns) / 1e9),
         ),
         **render_troubles(course, seen.labels, seen.warned),
@@ -92,7 +92,7 @@ def render_parts(seen: RunSnapshot) -> Parts:
             "grid.html.j2",
             grid=grid,
             fates=_FATES,
-            signs=glance.SIGNS,
+            signs=run_overview.SIGNS,
             blocks=planned,
             size="few" if planned <= _FEW else "many",
             is_long=len(course.list_rows()) > LONG or len(course.list_rows()) * planned > _AT_A_GLANCE,
@@ -118,7 +118,7 @@ def _render_values(course: RunHistory, labels: Labels) -> str:
 
 def render_troubles(course: RunHistory, labels: Labels, warned: Sequence[Problem]) -> Parts:
     """Everything that is wrong, whoever found it."""
-    troubles, more = glance.list_troubles(course, labels, warned)
+    troubles, more = run_overview.list_troubles(course, labels, warned)
     is_bad = any(one.tone == "worse" for one in troubles)
     return {
         "troubles": _render("troubles.html.j2", troubles=troubles, more=more, is_bad=is_bad, is_over=course.is_over)

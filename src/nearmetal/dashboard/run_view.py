@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 
-from nearmetal.dashboard import glance, page
-from nearmetal.dashboard.course import RunHistory
+from nearmetal.dashboard import page, run_overview
 from nearmetal.dashboard.current_step import CurrentStep, describe_step
 from nearmetal.dashboard.early_verdicts import render_early_verdicts
-from nearmetal.dashboard.following import Follower, mark_file
-from nearmetal.dashboard.live import Parts
+from nearmetal.dashboard.file_follower import Follower, mark_file
+from nearmetal.dashboard.live_updates import Parts
+from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.report.chapters import describe_charts
 from nearmetal.report.drawing import draw_svg, has_engine
@@ -19,8 +19,8 @@ from nearmetal.report.words import Labels
 from nearmetal.store import journal
 from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.live import LiveNote, Wish, read_wish, write_wish
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_control import LiveNote, Wish, read_wish, write_wish
 from nearmetal.store.runs import tell_state
 
 _CHANGES_VERDICTS = frozenset({"BlockEnded", "LookTaken", "RunEnded"})
@@ -55,7 +55,7 @@ class RunView:
         self._expect = expect
         self._expected: float | None = None
         self._compared: object = None
-        self._warned: tuple[glance.Problem, ...] = ()
+        self._warned: tuple[run_overview.Problem, ...] = ()
 
     @property
     def is_measured(self) -> bool:
@@ -129,7 +129,7 @@ class RunView:
             section, report = render_early_verdicts(self.manifest, course, self.folder)
             if not has_engine():
                 (section,) = describe_charts([section])
-            self._warned = tuple(glance.list_warnings(report))
+            self._warned = tuple(run_overview.list_warnings(report))
             return {
                 **page.render_verdicts(section, report, draw_svg),
                 **page.render_troubles(course, report.labels, self._warned),
@@ -183,7 +183,7 @@ class RunView:
                 course=course,
                 labels=labels,
                 state=tell_state(course, is_measured),
-                time_left=glance.time_left(course, self._expected, time.time_ns()) if is_measured else "",
+                time_left=run_overview.time_left(course, self._expected, time.time_ns()) if is_measured else "",
                 has_report=self.has_report,
                 warned=self._warned,
                 has_note=is_measured and self.folder.live.is_file(),

@@ -5,13 +5,13 @@ import contextlib
 import json
 import os
 import socket
-import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -20,11 +20,12 @@ from nearmetal.dashboard import page
 from nearmetal.dashboard.access import Access
 from nearmetal.dashboard.host import HostState, LookAtHost
 from nearmetal.dashboard.list_view import ListView
-from nearmetal.dashboard.live import Live, Parts
+from nearmetal.dashboard.live_updates import Live, Parts
 from nearmetal.dashboard.run_view import Expect, RunView, expect_nothing, number_of
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.report.page import make_policy
-from nearmetal.store.live import Wish
+from nearmetal.store.run_control import Wish
+from nearmetal.system.files import open_regular
 
 HOST = "127.0.0.1"
 _RETRY = "retry: 2000\n\n"
@@ -85,7 +86,7 @@ class Dashboard:
                 Route("/style.css", _serve_style),
                 Route("/live.js", _serve_script),
             ],
-            exception_handlers={404: _no_route, 405: _no_route},
+            exception_handlers={404: _answer_missing, 405: _answer_missing},
         )
 
     async def close(self) -> None:
@@ -104,47 +105,42 @@ class Dashboard:
         return _serve_events(request, self._list)
 
     async def _run(self, request: Request) -> Response:
-        found = self._find_run(request)
-        if found is None:
-            return _not_found()
-        view, live = found
+        view, live = self._find_run(request)
         version, parts = await live.read_current()
         is_one_of_many = self._only is None
         return HTMLResponse(page.run(view.manifest, view.folder.path, version, parts, is_one_of_many=is_one_of_many))
 
     async def _run_events(self, request: Request) -> Response:
-        found = self._find_run(request)
-        return _not_found() if found is None else _serve_events(request, found[1])
+        return _serve_events(request, self._find_run(request)[1])
 
     async def _report(self, request: Request) -> Response:
-        found = self._find_run(request)
-        content = found and _read_regular(found[0].folder.page)
+        content = _read_regular(self._find_run(request)[0].folder.page)
         if content is None:
-            return _not_found()
+            raise HTTPException(404)
         back = page.report(content, request.path_params["number"])
         return HTMLResponse(back, headers={"Content-Security-Policy": f"{make_policy()}; {_SANDBOX}"})
 
     async def _ask(self, request: Request) -> Response:
         """204 once the run was asked; 409, with the reason, if it does not take that."""
-        found = self._find_run(request)
+        view, live = self._find_run(request)
         wish = request.path_params["wish"]
-        if found is None or wish not in _WISHES:
-            return _not_found()
+        if wish not in _WISHES:
+            raise HTTPException(404)
         try:
-            found[0].ask(_WISHES[wish])
-            found[1].end_rests()
+            view.ask(_WISHES[wish])
+            live.end_rests()
         except (BadInput, OSError) as error:
             return PlainTextResponse(_explain_refusal(error), 409)
         return Response(status_code=204)
 
-    def _find_run(self, request: Request) -> tuple[RunView, Live] | None:
-        """By its number, which is looked for among the runs that are known: no address names a path."""
+    def _find_run(self, request: Request) -> tuple[RunView, Live]:
+        """By its number, which is looked for among the runs that are known: no address names a path. HTTPException."""
         number = request.path_params["number"]
         if number not in self._views:
             places = [self._only] if self._only is not None else self._places()
             path = next((path for path in places if number_of(path) == number), None)
             if path is None:
-                return None
+                raise HTTPException(404)
             self._forget_oldest()
             view = RunView(path, self._expect)
             live = self._make_live(view.render_state, view.render_live, view.render_verdicts)
@@ -193,25 +189,17 @@ def _explain_refusal(error: BadInput | OSError) -> str:
     return f"{error.what[:1].upper()}{error.what[1:]}: {error.remedy}."
 
 
-def _not_found() -> Response:
+async def _answer_missing(request: Request, error: Exception) -> Response:
     return HTMLResponse(page.render_missing(), 404)
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    return _not_found()
 
 
 def _read_regular(path: Path) -> bytes | None:
     """What a file holds; None where there is none, or where a run's folder has something else in its place."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        with os.fdopen(open_regular(path, "", os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            return file.read()
+    except (BadInput, OSError):
         return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read()
 
 
 class _DashboardServer(uvicorn.Server):

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, IPvAnyAddress, StrictBool, field_validator, model_validator
 
 from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
-from nearmetal.installing import describe_install
 from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh, found_inside, permitted
 from nearmetal.lab.findings import finding, provided
 from nearmetal.lab.ssh import login as ssh_login
@@ -39,6 +38,7 @@ from nearmetal.model import (
     Site,
     SshTarget,
 )
+from nearmetal.package_install import describe_install
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9_.-]*)(:[0-9]{1,5})?")
 _VARIABLE = re.compile(r"NEARMETAL_VMWARE_[A-Za-z0-9_]+")

@@ -16,9 +16,9 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.fleet import dask, site
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble, refuse_unknown_name
-from nearmetal.fleet.orders import BlockOrder, Outcome
+from nearmetal.fleet.messages import BlockOrder, Outcome
 from nearmetal.lab import probe
-from nearmetal.model.words import NAME
+from nearmetal.model.base import NAME
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Security

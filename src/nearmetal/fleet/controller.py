@@ -17,9 +17,9 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.fleet import site as on_site
 from nearmetal.fleet.assignment import assign_site
+from nearmetal.fleet.block_pieces import Piece, fetch_piece, list_pieces, write_piece
 from nearmetal.fleet.cluster import Fleet, SiteLost
-from nearmetal.fleet.orders import BlockOrder, Spool
-from nearmetal.fleet.pieces import Piece, fetch_piece, list_pieces, write_piece
+from nearmetal.fleet.messages import BlockOrder, Spool
 from nearmetal.model import BlockPlan, Cause, HostSpec, Level, Plan, Resolved, TrialRecord, TrialStatus
 from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block_lines import BlockFailed, BlockFinished, Said
@@ -27,7 +27,7 @@ from nearmetal.run.boot import address_trial
 from nearmetal.run.events import BlockDispatched, BlockEnded, Event, SitesJoined, TrialEnded
 from nearmetal.run.progress import Progress
 from nearmetal.run.runner import RunCourse, is_measured, plan_task
-from nearmetal.run.shape import is_pretended
+from nearmetal.run.site_resources import is_pretended
 from nearmetal.say import Say
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.study.blocks import plan_block

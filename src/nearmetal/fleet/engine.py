@@ -10,7 +10,7 @@ from nearmetal.fleet.controller import Controller, refuse_shared_hosts
 from nearmetal.model import HostSpec, Resolved
 from nearmetal.run.engine import Listeners, RunBlocks, is_of_a_fleet
 from nearmetal.run.progress import Progress
-from nearmetal.run.shape import is_pretended
+from nearmetal.run.site_resources import is_pretended
 from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
 

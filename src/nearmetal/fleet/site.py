@@ -25,7 +25,7 @@ from typing import IO
 import nearmetal
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, NearmetalError
-from nearmetal.fleet.orders import ARTIFACTS, EVENTS, BlockOrder, Outcome, Part, Spool, SpooledFile
+from nearmetal.fleet.messages import ARTIFACTS, EVENTS, BlockOrder, Outcome, Part, Spool, SpooledFile
 from nearmetal.lab import probe
 from nearmetal.lab.lock import measuring, try_lock
 from nearmetal.run.block_child import BEAT

@@ -13,7 +13,7 @@ from nearmetal.errors import BadInput, ExitCode, HostCannot
 from nearmetal.fleet import dask
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble, refuse_unknown_name
 from nearmetal.lab import clean
-from nearmetal.model.words import NAME
+from nearmetal.model.base import NAME
 from nearmetal.say import Say
 
 

@@ -5,6 +5,21 @@ that provisions, changes, loads or listens is reached through a Protocol, so tha
 workload or observer is one file that imports this package, and none of its modules.
 """
 
+from nearmetal.model.base import ONLY_KNOWN as ONLY_KNOWN
+from nearmetal.model.base import Assignment as Assignment
+from nearmetal.model.base import Better as Better
+from nearmetal.model.base import Document as Document
+from nearmetal.model.base import Frozen as Frozen
+from nearmetal.model.base import Identity as Identity
+from nearmetal.model.base import Level as Level
+from nearmetal.model.base import LoginName as LoginName
+from nearmetal.model.base import Name as Name
+from nearmetal.model.base import Number as Number
+from nearmetal.model.base import Provision as Provision
+from nearmetal.model.base import Role as Role
+from nearmetal.model.base import Scale as Scale
+from nearmetal.model.base import Whole as Whole
+from nearmetal.model.base import identify_assignment as identify_assignment
 from nearmetal.model.causes import CAUSES as CAUSES
 from nearmetal.model.causes import Blame as Blame
 from nearmetal.model.causes import Cause as Cause
@@ -56,6 +71,16 @@ from nearmetal.model.plan import ContrastPlan as ContrastPlan
 from nearmetal.model.plan import Look as Look
 from nearmetal.model.plan import Plan as Plan
 from nearmetal.model.plan import TrialPlan as TrialPlan
+from nearmetal.model.plugin_protocols import BothClocks as BothClocks
+from nearmetal.model.plugin_protocols import Change as Change
+from nearmetal.model.plugin_protocols import ChangeKind as ChangeKind
+from nearmetal.model.plugin_protocols import Measurement as Measurement
+from nearmetal.model.plugin_protocols import Observation as Observation
+from nearmetal.model.plugin_protocols import Observer as Observer
+from nearmetal.model.plugin_protocols import Readback as Readback
+from nearmetal.model.plugin_protocols import Treatment as Treatment
+from nearmetal.model.plugin_protocols import Watch as Watch
+from nearmetal.model.plugin_protocols import Workload as Workload
 from nearmetal.model.record import COSTS as COSTS
 from nearmetal.model.record import CPU_STATES as CPU_STATES
 from nearmetal.model.record import CPUS_JUDGED_FROM as CPUS_JUDGED_FROM
@@ -80,16 +105,6 @@ from nearmetal.model.resolved import ResolvedEnvironment as ResolvedEnvironment
 from nearmetal.model.resolved import ResolvedWorkload as ResolvedWorkload
 from nearmetal.model.resolved import Setting as Setting
 from nearmetal.model.resolved import SettingTarget as SettingTarget
-from nearmetal.model.seams import BothClocks as BothClocks
-from nearmetal.model.seams import Change as Change
-from nearmetal.model.seams import ChangeKind as ChangeKind
-from nearmetal.model.seams import Measurement as Measurement
-from nearmetal.model.seams import Observation as Observation
-from nearmetal.model.seams import Observer as Observer
-from nearmetal.model.seams import Readback as Readback
-from nearmetal.model.seams import Treatment as Treatment
-from nearmetal.model.seams import Watch as Watch
-from nearmetal.model.seams import Workload as Workload
 from nearmetal.model.services import CommandWord as CommandWord
 from nearmetal.model.services import FileText as FileText
 from nearmetal.model.services import PlacedFile as PlacedFile
@@ -113,18 +128,3 @@ from nearmetal.model.study import SequentialBlocks as SequentialBlocks
 from nearmetal.model.study import SshTarget as SshTarget
 from nearmetal.model.study import Study as Study
 from nearmetal.model.study import WorkloadSpec as WorkloadSpec
-from nearmetal.model.words import ONLY_KNOWN as ONLY_KNOWN
-from nearmetal.model.words import Assignment as Assignment
-from nearmetal.model.words import Better as Better
-from nearmetal.model.words import Document as Document
-from nearmetal.model.words import Frozen as Frozen
-from nearmetal.model.words import Identity as Identity
-from nearmetal.model.words import Level as Level
-from nearmetal.model.words import LoginName as LoginName
-from nearmetal.model.words import Name as Name
-from nearmetal.model.words import Number as Number
-from nearmetal.model.words import Provision as Provision
-from nearmetal.model.words import Role as Role
-from nearmetal.model.words import Scale as Scale
-from nearmetal.model.words import Whole as Whole
-from nearmetal.model.words import identify_assignment as identify_assignment

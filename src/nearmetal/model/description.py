@@ -2,8 +2,8 @@
 
 from typing import Literal
 
+from nearmetal.model.base import Frozen
 from nearmetal.model.study import HostSpec
-from nearmetal.model.words import Frozen
 
 Family = Literal["metal", "container", "guest", "pretended", "unknown"]
 """What a machine is: hardware as it is, a container, a guest of a hypervisor or an emulator, none at all, or a machine
@@ -32,7 +32,9 @@ class Description(Frozen):
     family: Family | None
     """None only in a run of manifest version 1, which did not record it."""
     kernel: KernelSource | None
+    """Whose kernel its programs call."""
     placement: Placement | None
+    """Where it is reached; docs/extending.md has what each means."""
     is_one: bool = False
     """Whether this is one existing machine, of which no second can be made."""
     host: HostSpec | None = None

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nearmetal.model.words import Frozen, Role
+from nearmetal.model.base import Frozen, Role
 
 
 class Port(Frozen):
     """A machine's place on the lab's switch."""
 
     address: str
+    """Its IPv4 address."""
     prefix: int
+    """Bits of the network."""
     mac: str
+    """Its hardware address."""
     switch: str
     """Network namespace of the switch, as a path on the site."""
     bridge: str | None = "switch"
@@ -29,7 +32,9 @@ class SharedNetwork(Frozen):
     """A machine's place in its site's own network, which it has in common with all else that runs there."""
 
     address: str
+    """Of the site."""
     interface: str
+    """That has the address."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +149,11 @@ class Handle(Frozen):
     """
 
     kind: str
+    """Of its environment, which alone can remove it."""
     name: str
+    """Unique on its site."""
     site: str
+    """The name of the host that carries it."""
     role: Role | Literal[""] = ""
     """Of a machine."""
     life: ProcessId | ControlGroup | None = None
@@ -164,7 +172,9 @@ class Handle(Frozen):
     hardware: Hardware | None = None
     """Of a virtual machine that was made for the study, once it runs."""
     login: Login | None = None
+    """None where nobody logs in."""
     image: MachineImage = MachineImage()
+    """What its files and its kernel come from."""
     stays: bool = False
     """Whether the machine stays when it is given back, and with it what was changed in it."""
     data: Mapping[str, Any] = {}

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from nearmetal.model.words import Frozen, Level
+from nearmetal.model.base import Frozen, Level
 
 SYSCTL_NAME = r"^[A-Za-z0-9_]+(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*)+$"
 """What a sysctl is called: "net.ipv4.tcp_congestion_control". Never an option of some program."""

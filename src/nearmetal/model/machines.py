@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
+from nearmetal.model.base import Frozen, Provision, Role
 from nearmetal.model.description import Description
 from nearmetal.model.handle import Handle, Port, SharedNetwork
 from nearmetal.model.study import EnvironmentSpec, HostSpec, LinkSpec, MachineSpec
-from nearmetal.model.words import Frozen, Provision, Role
 from nearmetal.say import Say
 
 
@@ -17,7 +17,9 @@ class Completed(Frozen):
     """How a command ended. A nonzero status is a value, not an error."""
 
     status: int
+    """What it ended with; 0 is success."""
     stdout: bytes = b""
+    """All of it, as bytes; `text` decodes it."""
     stderr: bytes = b""
     late: float | None = None
     """Seconds after the instant that several commands were to start at; None for one that had no such instant."""
@@ -102,7 +104,9 @@ class Site(Commands, Protocol):
     """A host where machines live and changes are made, local or by SSH."""
 
     name: str
+    """As the study calls it; "local" is this host."""
     arch: str
+    """As `uname -m` has it."""
     boot_id: str
     """Its kernel's."""
     say: Say
@@ -167,6 +171,7 @@ class Cost(Frozen):
     """What the host spends on a machine, the virtual machine monitor included, since it was made."""
 
     cpu_seconds: float
+    """Of all its processes, those that have ended included."""
     memory_bytes: int | None
     """The proportional set size of all processes of it, and the kernel's memory on their behalf; page cache apart.
     None where that cannot be told: no other measure of memory is to stand beside it."""
@@ -178,11 +183,15 @@ class Order(Frozen):
     name: str
     """Unique on the site, derived from the run; what is made carries it."""
     role: Role
+    """Of the machine: it is measured, or loads what is."""
     spec: MachineSpec
+    """What the study asks for, shaped by treatments."""
     options: Mapping[str, Any]
     """What stands in [environments.NAME] besides the kind."""
     provision: Provision
+    """How a boot comes about; docs/study-file.md has the four ways."""
     port: Port | None
+    """Its place on the lab's switch; None where its placement is another."""
     shared: SharedNetwork | None = None
     """For a machine that is not to have a network of its own, and so no port."""
     cpus: str
@@ -193,9 +202,12 @@ class Order(Frozen):
 
 class Machine(Commands, Protocol):
     name: str
+    """Unique on its site; errors name it."""
     role: str
     site: Site
+    """The host that carries it."""
     arch: str
+    """As `uname -m` has it."""
     boot_id: str
     """As its kernel tells; changes with each boot."""
     owned: bool
@@ -248,9 +260,13 @@ class Finding(Frozen):
     """Something doctor or an environment found out: whether it holds, and the remedy where it does not."""
 
     what: str
+    """What was looked for, in a few words."""
     ok: bool
+    """Whether it holds."""
     detail: str = ""
+    """What was seen, for people."""
     remedy: str = ""
+    """What to do or to type if it does not hold."""
     fatal: bool = True
     """Without it this environment cannot run; else it is only worth knowing."""
     packages: tuple[str, ...] = ()
@@ -326,6 +342,7 @@ class Service(Protocol):
     """A program that serves while a workload runs, placed on the CPUs that are meant for what is measured."""
 
     machine: Machine
+    """Where it runs."""
 
     async def alive(self) -> bool:
         """Whether it still runs, as the same process. MachineLost."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
+from nearmetal.model.base import Frozen, Identity, Level, identify_assignment
 from nearmetal.model.kernel import KernelTable
 from nearmetal.model.resolved import Resolved
-from nearmetal.model.words import Frozen, Identity, Level, identify_assignment
 
 
 class TrialPlan(Frozen):

@@ -12,9 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from nearmetal import cpu_lists
+from nearmetal.model.base import ONLY_KNOWN, Better, Document, Frozen, Level, Provision, Role, Scale
 from nearmetal.model.causes import Blame
 from nearmetal.model.description import Family
-from nearmetal.model.words import ONLY_KNOWN, Better, Document, Frozen, Level, Provision, Role, Scale
 
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 """Characters that XML has no place for, of which whoever draws pictures dies, and those that steer a terminal."""
@@ -61,11 +61,17 @@ class Response:
     """One value per trial."""
 
     value: float
+    """In `unit`."""
     unit: Annotated[str, AfterValidator(_drawable)]
+    """SI, as of a `ResponseKind`."""
     better: Better
+    """Which direction is."""
     scale: Scale = "ratio"
+    """How two values are compared: by ratio, or by difference."""
     censored: Literal["left", "right"] | None = None
+    """What is known of it, if no more than a bound: it is at most that ("left"), or at least ("right")."""
     by_client: tuple[float, ...] | None = None
+    """The value of each client, if it has several."""
 
 
 @dataclass(frozen=True, slots=True, config=ONLY_KNOWN)
@@ -74,6 +80,7 @@ class Artifact:
 
     path: str
     sha256: str
+    """In hexadecimal."""
 
 
 class Warned(Frozen):

@@ -7,12 +7,12 @@ treatment's meaning again from names or from whatever plugins happen to be insta
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from nearmetal.model.base import Frozen, Level, Provision
 from nearmetal.model.description import Description
 from nearmetal.model.kernel import format_sysctl
 from nearmetal.model.record import ResponseKind
 from nearmetal.model.services import PlacedFile, ResolvedService
 from nearmetal.model.study import PRETENDED, EnvironmentSpec, LinkSpec, MachineSpec, ObserveSpec
-from nearmetal.model.words import Frozen, Level, Provision
 
 CAPTURE_KEYS = ("capture.snap", "capture.inside")
 """What can be varied of captures that are made, as keys of [observe]: not whether packets are captured, but how."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from nearmetal.model.words import Frozen, LoginName
+from nearmetal.model.base import Frozen, LoginName
 from nearmetal.units import Seconds
 
 SERVER = "$server"

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, IPvAnyAddress, StrictBool, StrictInt, model_validator
 
+from nearmetal.model.base import Frozen, Level, Name, Provision, Whole
 from nearmetal.model.kernel import KernelSpec
 from nearmetal.model.services import ServiceSpec
 from nearmetal.model.shared_folder import SharedFolderText
-from nearmetal.model.words import Frozen, Level, Name, Provision, Whole
 from nearmetal.units import BitRate, Bytes, Seconds, Share
 
 

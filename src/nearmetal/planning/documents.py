@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nearmetal.model import Assignment, BlockPlan, ContrastPlan, Document, Frozen, Look, Plan, Warned
-from nearmetal.planning.touched import TouchedFile
-from nearmetal.store.calibration import Sight, Sizing
+from nearmetal.planning.touched_files import TouchedFile
+from nearmetal.store.calibration import Sensitivity, Sizing
 from nearmetal.store.pilot import Pilot
 from nearmetal.study.blocks import plan_blocks
 
@@ -98,7 +98,7 @@ class PlanOutput(Document):
     """Workloads whose `url` leads to one place, though the study varies the environment."""
     idle_keys: tuple[str, ...]
     """Keys of [machine] that mean nothing to any machine of the study."""
-    sees: tuple[Sight, ...]
+    sees: tuple[Sensitivity, ...]
     """How small a difference is found, by noise that was measured on this host."""
     unknown: int
     """Comparisons of whose noise nothing is known here."""

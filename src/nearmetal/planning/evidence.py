@@ -15,13 +15,12 @@ from nearmetal.report import figures
 from nearmetal.report.sizing import show_aim
 from nearmetal.store import calibrations, journal, runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.manifest import Manifest
 from nearmetal.store.pilot import find_pilot
 from nearmetal.store.progress import RunProgress
 from nearmetal.study.measurement_digest import digest_measurement
 
 if TYPE_CHECKING:
-    from nearmetal.analysis.sight import EarlierRun, Evidence
+    from nearmetal.analysis.sensitivity import EarlierRun, Evidence
     from nearmetal.store.calibration import Sizing
 
 MOST_RUNS = 5
@@ -36,7 +35,7 @@ _NO_SOURCE = (
 
 def gather_evidence(study: Study) -> "Evidence":
     """All that this host keeps of a study's noise, under the kernel release that it has now."""
-    from nearmetal.analysis.sight import Evidence  # loads numpy
+    from nearmetal.analysis.sensitivity import Evidence  # loads numpy
 
     state, kernel = Paths.default().state, os.uname().release
     return Evidence(
@@ -48,11 +47,10 @@ def gather_evidence(study: Study) -> "Evidence":
 
 def _find_earlier_runs(study: Study, state: Path, kernel: str) -> "Iterator[EarlierRun]":
     from nearmetal.analysis.paired_noise import measure_noise
-    from nearmetal.analysis.sight import EarlierRun
+    from nearmetal.analysis.sensitivity import EarlierRun
 
-    found = [
-        (one.read_manifest(), one) for one in _of_the_same_study(study, state) if _is_of(one.read_manifest(), kernel)
-    ]
+    read = ((one.read_manifest(), one) for one in _of_the_same_study(study, state))
+    found = [one for one in read if one[0].host.get("kernel", {}).get("release") == kernel]
     newest = sorted(found, key=lambda one: datetime.datetime.fromisoformat(one[0].created), reverse=True)
     for manifest, folder in newest[:MOST_RUNS]:
         try:
@@ -103,10 +101,6 @@ def find_pace(study: Study, plan: Plan) -> Pace | None:
     return None
 
 
-def _is_of(manifest: Manifest, kernel: str) -> bool:
-    return bool(manifest.host.get("kernel", {}).get("release") == kernel)
-
-
 def open_number(study: Study) -> Study:
     """A study whose number of blocks is not fixed yet, with one: for what does not depend on it."""
     return study if study.design.blocks != "auto" else _with_blocks(study, 1)
@@ -119,17 +113,17 @@ def fix_blocks(study: Study, plan: Plan, evidence: "Evidence", place: str = "") 
     """
     if study.design.blocks != "auto":
         return study, None
-    from nearmetal.analysis import sight
+    from nearmetal.analysis import sensitivity
 
     place = place or study.name
     if not plan.contrasts:
         raise BadInput('blocks = "auto", and nothing is compared', place, "fix the number: --blocks 12")
-    if unknown := sight.list_unknown(plan, evidence):
+    if unknown := sensitivity.list_unknown(plan, evidence):
         which = figures.join_listing(list(dict.fromkeys(one.workload for one in islice(unknown, 100))))
         of = f"{len(unknown)} of {len(plan.contrasts)} comparisons"
         what = f'blocks = "auto", and the noise of {of} is not known ({which})'
         raise BadInput(what, place, f"{_NO_SOURCE}; or fix the number: --blocks 12")
-    sizing = sight.size_blocks(plan, evidence, study.design)
+    sizing = sensitivity.size_blocks(plan, evidence, study.design)
     if sizing is None or sizing.blocks > MOST_BLOCKS:
         many = "more blocks than can be counted" if sizing is None else figures.format_count(sizing.blocks, "block")
         what = f'blocks = "auto": {show_aim(study.design)} takes {many}, and {MOST_BLOCKS:,} are the most'

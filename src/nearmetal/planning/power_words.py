@@ -11,13 +11,13 @@ from nearmetal.report.sizing import describe_source, show_aim
 from nearmetal.units import show_share
 
 if TYPE_CHECKING:
-    from nearmetal.store.calibration import Sight
+    from nearmetal.store.calibration import Sensitivity
     from nearmetal.store.pilot import Pilot
 
 
-def write_sentences(found: "Sequence[Sight]", design: DesignSpec) -> Iterator[str]:
+def write_sentences(found: "Sequence[Sensitivity]", design: DesignSpec) -> Iterator[str]:
     """One for each workload, response and source: of the comparison that sees the least."""
-    groups: dict[tuple[str, str, str, object], list[Sight]] = {}
+    groups: dict[tuple[str, str, str, object], list[Sensitivity]] = {}
     for one in found:
         apart = one.environments if one.source == "calibration" else one.made
         groups.setdefault((one.workload, one.response, one.source, apart), []).append(one)
@@ -25,7 +25,7 @@ def write_sentences(found: "Sequence[Sight]", design: DesignSpec) -> Iterator[st
         yield write_sentence(max(group, key=lambda one: one.finds.smallest), design.margin, len(group))
 
 
-def write_sentence(one: "Sight", margin: float, comparisons: int = 1) -> str:
+def write_sentence(one: "Sensitivity", margin: float, comparisons: int = 1) -> str:
     """ "web: by the calibration of 23 Nov 2026 (host), 8 blocks find a difference of 4 % …".
 
     `margin` is the study's, a share: what lies within it counts as equivalent, told from none or not.
@@ -44,7 +44,7 @@ def write_sentence(one: "Sight", margin: float, comparisons: int = 1) -> str:
     )
 
 
-def about_aim(found: "Sequence[Sight]", design: DesignSpec) -> str | None:
+def about_aim(found: "Sequence[Sensitivity]", design: DesignSpec) -> str | None:
     """How many blocks the study's aim takes, as far as noise is known; None without an aim."""
     if (design.detect is None and design.precision is None) or not found:
         return None

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal.analysis import traits_of_packets
+from nearmetal.analysis.covariates import is_whole, list_payloads, list_traces
 from nearmetal.analysis.responses import key_of
-from nearmetal.analysis.traits_of_packets import is_whole, traces
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
-from nearmetal.report.reading import ReportInput, parse_document
+from nearmetal.report.report_input import ReportInput, parse_document
 
 OBSERVER = "capture"
 TRACE = "trace-"
@@ -54,7 +53,7 @@ def is_observed(report: ReportInput) -> bool:
 
 def list_captured(report: ReportInput) -> list[CapturedTreatment]:
     """By workload, then treatment; only those whose captures hold requests."""
-    return [_of_requests(*one) for one in _group_documents(report, traces)]
+    return [_of_requests(*one) for one in _group_documents(report, list_traces)]
 
 
 def list_streams(report: ReportInput) -> list[CapturedTreatment]:
@@ -69,7 +68,7 @@ def list_streams(report: ReportInput) -> list[CapturedTreatment]:
             told[0][0],
             sum("crossed" in one for _, one in told),
         )
-        for workload, treatment, _, told in _group_documents(report, traits_of_packets.streams)
+        for workload, treatment, _, told in _group_documents(report, list_payloads)
     ]
 
 
@@ -99,7 +98,7 @@ def _of_requests(workload: str, treatment: Assignment, trials: list[TrialRecord]
         _find_events(traced),
         by_total[(len(by_total) - 1) // 2][0],
         sum("crossed" in one for one in traced),
-        sum(not is_whole(record.observers[OBSERVER]) for record in trials if traces(record)),
+        sum(not is_whole(record.observers[OBSERVER]) for record in trials if list_traces(record)),
     )
 
 
@@ -112,12 +111,12 @@ def _average_figures(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def _average_kernels(trials: Sequence[TrialRecord], requests: float) -> dict[str, float]:
     """What kernels counted of those requests, for as many as a trial has in the mean. Only of trials whose captures are
     whole: in the others they counted on, of more requests than are known."""
-    whole = [record for record in trials if traces(record) and is_whole(record.observers[OBSERVER])]
+    whole = [record for record in trials if list_traces(record) and is_whole(record.observers[OBSERVER])]
     places = [record.observers[OBSERVER] for record in whole]
     ends = [one for place in places for name, one in place.items() if not name.startswith(TRACE)]
     if not any(_OF_KERNEL + "OutSegs" in one for one in ends):
         return {}
-    known = sum(one["requests"] for record in whole for one in traces(record))
+    known = sum(one["requests"] for record in whole for one in list_traces(record))
     clients, servers = ([p[name] for p in places for name in p if name.startswith(end)] for end in ("client", "server"))
     return {
         "kernel_retransmitted": _sum_counter(ends, "RetransSegs") / known * requests,

@@ -20,5 +20,5 @@ from nearmetal.report.blocks import Table as Table
 from nearmetal.report.blocks import Terms as Terms
 from nearmetal.report.blocks import Tone as Tone
 from nearmetal.report.blocks import Value as Value
-from nearmetal.report.reading import ReportInput as ReportInput
-from nearmetal.report.reading import SectionPlugin as SectionPlugin
+from nearmetal.report.report_input import ReportInput as ReportInput
+from nearmetal.report.report_input import SectionPlugin as SectionPlugin

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from nearmetal import plugins
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import NearmetalError, ToolFailed, message_of
-from nearmetal.plain import strip_controls
 from nearmetal.report import figures
 from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Section, Source
 from nearmetal.report.drawing import INSTALL_ENGINE
-from nearmetal.report.reading import ReportInput, SectionPlugin
+from nearmetal.report.report_input import ReportInput, SectionPlugin
 from nearmetal.say import Say
 
 _TRUST = "validity"

@@ -10,7 +10,7 @@ from nearmetal.report import formats
 from nearmetal.report.blocks import Chart
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.drawing import Spec, draw_picture, draw_svg, require_engine
-from nearmetal.report.reading import read
+from nearmetal.report.report_input import read_run_input
 from nearmetal.report.write import replace_with_files
 from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
@@ -54,7 +54,7 @@ def _list_specs(folder: RunFolder, format: ChartFormat, say: Say) -> Iterator[tu
     if format != "vega":
         require_engine()
     with without_collection():
-        sections = make_sections(read(folder), say)
+        sections = make_sections(read_run_input(folder), say)
     for chart in (block for section in sections for block in section.blocks if isinstance(block, Chart)):
         for panel in chart.panels:
             yield formats.picture_name(chart, panel.name), panel.spec

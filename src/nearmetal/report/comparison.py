@@ -7,12 +7,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from nearmetal.analysis.alone import Alone
-from nearmetal.analysis.apart import AFTER, BEFORE
 from nearmetal.analysis.changes import ResponseChange
 from nearmetal.analysis.responses import count, key_of
 from nearmetal.analysis.results import FairnessRow, Verdict
-from nearmetal.analysis.two_runs import Comparison, RunWarning, StoredRun
+from nearmetal.analysis.run_comparison import Comparison, RunWarning, StoredRun
+from nearmetal.analysis.run_differences import AFTER, BEFORE, UnsharedComparison
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.gate_words import describe_outcome
@@ -174,7 +173,7 @@ def _print_apart(rows: Sequence[FairnessRow], console: Console) -> None:
         console.print(f"  and {len(rows) - _ROWS} more: --json has them")
 
 
-def _print_alone(lone: Sequence[Alone], labels: Labels, console: Console) -> None:
+def _print_alone(lone: Sequence[UnsharedComparison], labels: Labels, console: Console) -> None:
     """Treatments, and comparisons of such as both runs have: what they are and in which workloads."""
     without = {(one.run, one.workload, key_of(one.treatment)) for one in lone if one.of == "treatment"}
     primaries = {(one.workload, one.response) for one in lone}

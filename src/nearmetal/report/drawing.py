@@ -25,8 +25,8 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Never, Protocol
 
+from nearmetal.control_characters import strip_controls
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.plain import strip_controls
 
 Spec = Mapping[str, Any]
 

@@ -14,9 +14,9 @@ from types import NoneType
 from typing import Any, Final
 
 from nearmetal.errors import HostCannot
-from nearmetal.installing import describe_install
-from nearmetal.report import cells
-from nearmetal.report.tidy import Cell, Row, TidyTable, find_columns
+from nearmetal.package_install import describe_install
+from nearmetal.report import table_values
+from nearmetal.report.tidy_tables import Cell, Row, TidyTable, find_columns
 from nearmetal.system.interruptible import run_interruptibly
 
 _TYPES: Final = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
@@ -78,7 +78,7 @@ class _Texts(dict[str, str]):
             self[text] = text
             return text
         out = io.StringIO()
-        csv.writer(out, lineterminator="").writerow((cells.for_programs(text), ""))
+        csv.writer(out, lineterminator="").writerow((table_values.write_value(text), ""))
         self[text] = out.getvalue()[:-1]
         return self[text]
 

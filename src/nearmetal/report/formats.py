@@ -5,34 +5,22 @@ import io
 import re
 from collections.abc import Sequence
 
-from nearmetal.report import cells, words
-from nearmetal.report.blocks import (
-    Block,
-    Chart,
-    Notice,
-    Paragraph,
-    Section,
-    Source,
-    Statement,
-    Statements,
-    Table,
-    Terms,
-)
+from nearmetal.report import blocks, table_values, words
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
-def comma_separated(table: Table) -> str:
+def comma_separated(table: blocks.Table) -> str:
     """One header line, one line a row, numbers in full."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = cells.list_columns(table, "data")
-    writer.writerow(cells.for_programs(column.title) for _, column in columns)
-    writer.writerows([cells.for_programs(row[index]) for index, _ in columns] for row in table.rows)
+    columns = table_values.list_columns(table, "data")
+    writer.writerow(table_values.write_value(column.title) for _, column in columns)
+    writer.writerows([table_values.write_value(row[index]) for index, _ in columns] for row in table.rows)
     return out.getvalue()
 
 
-def render_markdown(title: str, question: str, sections: Sequence[Section]) -> str:
+def render_markdown(title: str, question: str, sections: Sequence[blocks.Section]) -> str:
     parts = [f"# {escape_markdown(title)}", escape_markdown(question)]
     for section in sections:
         parts += [f"## {escape_markdown(section.title)}", escape_markdown(section.lead)]
@@ -40,31 +28,31 @@ def render_markdown(title: str, question: str, sections: Sequence[Section]) -> s
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _render_block(block: Block) -> str:
+def _render_block(block: blocks.Block) -> str:
     match block:
-        case Paragraph(text):
+        case blocks.Paragraph(text):
             return escape_markdown(text)
-        case Notice(text, tone=tone, items=items):
+        case blocks.Notice(text, tone=tone, items=items):
             listed = (f"> - **{escape_markdown(term)}** {escape_markdown(told)}" for term, told in items)
             return "\n".join((f"> **{tone.title()}:** {escape_markdown(text)}", *(">" for _ in items[:1]), *listed))
-        case Statements(items):
+        case blocks.Statements(items):
             return "\n".join(map(_render_statement, items))
-        case Terms(items):
+        case blocks.Terms(items):
             return "\n".join(f"- **{escape_markdown(term)}**: {escape_markdown(text)}" for term, text in items)
-        case Source(text):
+        case blocks.Source(text):
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
             return f"{fence}\n{words.strip_controls(text).rstrip()}\n{fence}"
-        case Chart():
+        case blocks.Chart():
             pictures = "\n".join(
                 f"![{escape_markdown(panel.name)}](report/{picture_name(block, panel.name)}.svg)"
                 for panel in block.panels
             )
             return f"{pictures}\n\n{escape_markdown(block.caption)}"
-        case Table():
+        case blocks.Table():
             return "" if block.where == "data" else _render_table(block)
 
 
-def _render_statement(item: Statement) -> str:
+def _render_statement(item: blocks.Statement) -> str:
     """A line for each sentence, after its verdict, and one for the small print of all."""
     first = f"{item.about}: {item.text}" if item.about else item.text
     sentences = ((first, item.badge), *item.also)
@@ -72,7 +60,7 @@ def _render_statement(item: Statement) -> str:
     return "\n".join([*lines, *([f"- ({escape_markdown(item.detail)})"] if item.detail else [])])
 
 
-def picture_name(chart: Chart, panel: str) -> str:
+def picture_name(chart: blocks.Chart, panel: str) -> str:
     """A picture's file name without its ending."""
     return file_name(f"{chart.name}-{panel}" if len(chart.panels) > 1 else chart.name)
 
@@ -82,15 +70,15 @@ def file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".-") or "unnamed"
 
 
-def _render_table(table: Table) -> str:
-    columns = cells.list_columns(table, "page")
+def _render_table(table: blocks.Table) -> str:
+    columns = table_values.list_columns(table, "page")
     lines = [
         f"**{escape_markdown(table.caption)}**\n",
         "| " + " | ".join(escape_markdown(column.title) for _, column in columns) + " |",
         "| " + " | ".join("---:" if column.numeric else "---" for _, column in columns) + " |",
     ]
     lines += [
-        "| " + " | ".join(escape_markdown(cells.for_people(row[index])) for index, _ in columns) + " |"
+        "| " + " | ".join(escape_markdown(table_values.show_value(row[index])) for index, _ in columns) + " |"
         for row in table.rows
     ]
     return "\n".join(lines)

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 from nearmetal.analysis.gates import Case, GateOutcome
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Contrast, ContrastResult
-from nearmetal.analysis.two_runs import Comparison
-from nearmetal.plain import strip_controls
+from nearmetal.analysis.run_comparison import Comparison
+from nearmetal.control_characters import strip_controls
 from nearmetal.report import words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.comparison import describe_change, describe_gates, describe_size, name_change, tell_verdict

@@ -10,11 +10,11 @@ from importlib.resources import files
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from nearmetal.report import cells, figures, palette, words
+from nearmetal.report import figures, palette, table_values, words
 from nearmetal.report.blocks import Section
 from nearmetal.report.drawing import Picture
-from nearmetal.report.reading import ReportInput
-from nearmetal.report.sifting import make_sifting
+from nearmetal.report.page_filter import make_filter
+from nearmetal.report.report_input import ReportInput
 
 _FOLDED = ("exploratory", "method", "study-file")
 """Chapters that are closed until somebody asks for them."""
@@ -41,7 +41,7 @@ def render_html(report: ReportInput, sections: Sequence[Section], pictures: Iter
             folded=_FOLDED,
             drawings={key: Markup(f"\0{json.dumps(key)}\0") for key in pictures},
             style=Markup(render_style()),
-            sifting=make_sifting(report),
+            page_filter=make_filter(report),
             script=Markup(read_script()),
             policy=make_policy(),
         )
@@ -64,10 +64,14 @@ def make_environment(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["people"] = cells.for_people
+    found.filters["people"] = table_values.show_value
     found.filters["breakable"] = make_breakable
     found.filters["prose"] = keep_units
-    found.globals |= {"shown": cells.list_columns, "repeated": cells.count_repeated, "count": figures.format_count}
+    found.globals |= {
+        "shown": table_values.list_columns,
+        "repeated": table_values.count_repeated,
+        "count": figures.format_count,
+    }
     return found
 
 

@@ -4,11 +4,11 @@ import datetime
 
 from nearmetal.model import DesignSpec
 from nearmetal.report import figures, words
-from nearmetal.store.calibration import Sight, Sizing
+from nearmetal.store.calibration import Sensitivity, Sizing
 from nearmetal.units import show_share
 
 
-def describe_source(one: Sight | Sizing) -> str:
+def describe_source(one: Sensitivity | Sizing) -> str:
     """ "the pilot of 28 Nov 2026", "2 runs of …", "the calibration of … (host)"."""
     dates = figures.join_listing(list(dict.fromkeys(_show_date(made) for made in one.made)))
     if one.source == "pilot":

@@ -3,12 +3,12 @@
 import math
 from typing import Literal
 
-from nearmetal.analysis import centre
+from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Column, Quantity, Value
-from nearmetal.report.reading import ReportInput
+from nearmetal.report.report_input import ReportInput
 
 
 def make_columns(
@@ -59,5 +59,5 @@ def make_quantity(value: float | None, unit: str) -> Quantity | None:
 
 def list_centre(cell: Cell, report: ReportInput) -> tuple[Quantity | None, ...]:
     """The centre of a treatment's blocks, and both ends of its interval."""
-    found = centre.of(cell, report.manifest.study.design.alpha)
+    found = single_arm.estimate_centre(cell, report.manifest.study.design.alpha)
     return tuple(make_quantity(value, cell.unit) for value in (found.estimate, *(found.interval or (None, None))))

@@ -6,16 +6,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nearmetal.analysis.alike import grouped
 from nearmetal.analysis.results import Analysis, Contrast
+from nearmetal.analysis.warning_groups import group_warnings
 from nearmetal.model import TrialCounts
 from nearmetal.report import figures, words
 from nearmetal.report.answer import describe_values
 from nearmetal.report.blocks import Tone
-from nearmetal.report.reading import ReportInput
-from nearmetal.report.why_figures import by_chance
-from nearmetal.report.why_found import largest_of, more_different
-from nearmetal.report.why_implausible import is_implausible
+from nearmetal.report.explanations import by_chance, largest_of, more_different
+from nearmetal.report.implausible_rankings import is_implausible
+from nearmetal.report.report_input import ReportInput
 from nearmetal.report.words import Labels, ResponseKinds
 
 STYLES: dict[Tone, str] = {
@@ -52,7 +51,7 @@ def verdict_table(analysis: Analysis, width: int, kinds: ResponseKinds | None = 
     for workload in dict.fromkeys(contrast.workload for contrast in primary):
         chosen = [contrast for contrast in primary if contrast.workload == workload]
         parts.append(Text(words.strip_controls(workload), style="bold", overflow="fold"))
-        parts.append(_make_wide(chosen, labels) if width >= _BESIDE else _make_narrow(chosen, labels))
+        parts.append(_make_table(chosen, labels, is_wide=width >= _BESIDE))
     parts.append(_small_print(primary))
     lines, codes = _list_warned(primary, analysis)
     parts += [Text(f"! {line}", style="yellow", overflow="fold") for line in lines]
@@ -101,21 +100,13 @@ def _make_grid(space: int, *widths: int) -> Table:
     return table
 
 
-def _make_wide(contrasts: Sequence[Contrast], labels: Labels) -> Table:
-    table = _make_grid(2, 18)
+def _make_table(contrasts: Sequence[Contrast], labels: Labels, *, is_wide: bool) -> Table:
+    table = _make_grid(2, 18) if is_wide else _make_grid(1)
     for contrast in contrasts:
-        style = STYLES[words.choose_tone(contrast)]
-        sign = Text(words.SIGNS[words.choose_tone(contrast)], style=style)
-        table.add_row(sign, Text(words.badge_verdict(contrast).text, style=style), _write_contrast(contrast, labels))
-    return table
-
-
-def _make_narrow(contrasts: Sequence[Contrast], labels: Labels) -> Table:
-    table = _make_grid(1)
-    for contrast in contrasts:
-        style = STYLES[words.choose_tone(contrast)]
-        text = Text.assemble((words.badge_verdict(contrast).text, style), ": ", _write_contrast(contrast, labels))
-        table.add_row(Text(words.SIGNS[words.choose_tone(contrast)], style=style), text)
+        tone = words.choose_tone(contrast)
+        verdict, about = Text(words.badge_verdict(contrast).text, STYLES[tone]), _write_contrast(contrast, labels)
+        cells = [verdict, about] if is_wide else [Text.assemble(verdict, ": ", about)]
+        table.add_row(Text(words.SIGNS[tone], STYLES[tone]), *cells)
     return table
 
 
@@ -146,7 +137,7 @@ def _small_print(primary: Sequence[Contrast]) -> Text:
 
 def _list_warned(primary: Sequence[Contrast], analysis: Analysis) -> tuple[list[str], list[str]]:
     """Warnings of its contrasts, the most frequent first, in a few lines, and their codes; the report has all."""
-    groups = grouped(
+    groups = group_warnings(
         (index, warning) for index, contrast in enumerate(primary) for warning in words.list_warned(contrast, analysis)
     )
     groups.sort(key=lambda group: -len(set(group.about)))

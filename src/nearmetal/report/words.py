@@ -5,13 +5,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nearmetal.analysis.dependence import is_dependent
-from nearmetal.analysis.disturbed import ELSEWHERE
+from nearmetal.analysis.assumptions import is_dependent, is_lopsided
+from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.analysis.sites import do_sites_differ
-from nearmetal.analysis.symmetry import is_lopsided
+from nearmetal.control_characters import strip_controls as strip_controls
 from nearmetal.model import Assignment, Level, Plan, ResponseKind, Scale, Warned
-from nearmetal.plain import strip_controls as strip_controls
 from nearmetal.report import figures
 from nearmetal.report.blocks import Badge, Tone
 from nearmetal.store import version_1
@@ -338,7 +337,7 @@ def list_later(analysis: Analysis) -> tuple[Warned, ...]:
 
 
 def _comes_first(warning: Warned) -> bool:
-    return warning.code in FIRST or warning.code in ELSEWHERE
+    return warning.code in FIRST or warning.code in INTERFERENCE
 
 
 def list_warned(contrast: Contrast, analysis: Analysis) -> tuple[Warned, ...]:

@@ -35,11 +35,10 @@ def write(folder: "RunFolder", say: Say | None = None) -> Path:
 
 def _write(folder: "RunFolder", say: Say | None) -> Path:
     with _open_drawers() as drawers:
-        from nearmetal.report.assembly import draw_charts, make_files
-        from nearmetal.report.data_files import DataFilesFork
-        from nearmetal.report.reading import read
+        from nearmetal.report.assembly import DataFilesFork, draw_charts, make_files
+        from nearmetal.report.report_input import read_run_input
 
-        report = read(folder)
+        report = read_run_input(folder)
         with DataFilesFork(report) as data_files:
             drawn = draw_charts(report, drawers, say, True, data_files.start)
             files = data_files.collect() | make_files(drawn)
@@ -60,11 +59,11 @@ def render(folder: "RunFolder", format: Format, say: Say | None = None) -> str:
 def _render(folder: "RunFolder", format: Format, say: Say | None) -> str:
     with _open_drawers(format == "html") as drawers:
         from nearmetal.report import assembly, formats
+        from nearmetal.report.assembly import render_analysis
         from nearmetal.report.chapters import describe_charts, make_sections
-        from nearmetal.report.data_files import render_analysis
-        from nearmetal.report.reading import read
+        from nearmetal.report.report_input import read_run_input
 
-        report = read(folder)
+        report = read_run_input(folder)
         if format == "html":
             return assembly.draw_charts(report, drawers, say, False).page
     if format == "json":

@@ -15,11 +15,11 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.leftovers import Leftover
 from nearmetal.lab.networks import network
 from nearmetal.model import BlockPlan, Document, HostSpec, KernelTable, Resolved, TrialPlan, identify_assignment
-from nearmetal.run import shape
+from nearmetal.run import site_resources
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.boot_state import BootTask
+from nearmetal.run.dashboard_link import wait_while_paused
 from nearmetal.run.events import BlockSink, BlockStarted
-from nearmetal.run.live import wait_while_paused
 from nearmetal.store import damage
 
 
@@ -77,7 +77,7 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
     left = sum(trial.id not in task.done for trial in task.block.trials)
     sink.emit(BlockStarted(block=task.block.index, attempt=task.block.attempt, trials=left))
     with pinned(task.images):
-        await host_lock.hold_all(shape.list_hosts(task.resolved) & task.hosts.keys(), lab.site)
+        await host_lock.hold_all(site_resources.list_hosts(task.resolved) & task.hosts.keys(), lab.site)
         if task.mtu is None:
             lab.mtu = await _find_mtu(task, lab)
         for boot in task.block.boots:
@@ -106,7 +106,7 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
 async def _find_mtu(task: BlockTask, lab: Lab) -> int:
     """What the hosts' own interfaces carry. What cannot be asked is told by the boot that needs it."""
     found = []
-    for center, hosts in shape.list_direct(task.resolved):
+    for center, hosts in site_resources.list_direct(task.resolved):
         with contextlib.suppress(NearmetalError):
             found.append(await lab.find_mtu(await lab.site(center), [await lab.site(name) for name in hosts]))
     return min(found, default=network.MTU)

@@ -25,7 +25,7 @@ from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import network
 from nearmetal.lab.sites import opener
-from nearmetal.run import pulse
+from nearmetal.run import pauses
 from nearmetal.run.block import BlockTask, run_block
 from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, write_event
 from nearmetal.run.events import BlockSink, Event, emit_left
@@ -131,7 +131,7 @@ def _tell_to_end(work: "asyncio.Task[None]") -> None:
 
 async def _keep_beating(sink: PipeSink) -> None:
     while True:
-        pulse.note_pulse(BEAT)
+        pauses.note_alive(BEAT)
         await asyncio.sleep(BEAT)
         with contextlib.suppress(BrokenPipeError):
             sink.emit(Beat())

@@ -22,7 +22,7 @@ from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, re
 from nearmetal.run.boot import address_trial
 from nearmetal.run.events import BlockSink, TrialEnded
 from nearmetal.say import Say
-from nearmetal.store.live import read_wish
+from nearmetal.store.run_control import read_wish
 from nearmetal.system.held_secrets import pass_secrets
 
 SILENT = 12 * BEAT

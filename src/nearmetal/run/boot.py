@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from nearmetal import plugins
+from nearmetal import model, plugins
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.changes.engine import NotNoted
@@ -20,31 +20,12 @@ from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machine import require_programs
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import (
-    Assignment,
-    BootRecord,
-    Cause,
-    Change,
-    Handle,
-    Level,
-    Machine,
-    MachineRecord,
-    Readback,
-    Resolved,
-    ResolvedEnvironment,
-    Response,
-    Treatment,
-    TrialAddress,
-    TrialPlan,
-    TrialRecord,
-    TrialStatus,
-)
-from nearmetal.run import inspection, making
+from nearmetal.run import inspection, machine_creation
 from nearmetal.run.blame import Fault, Invalid, blame_plugin, describe_fault, find_blamed, find_fault
 from nearmetal.run.boot_state import BootTask, ProvisionedBoot
+from nearmetal.run.dashboard_link import wait_while_paused
 from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
 from nearmetal.run.kernels import align_kernels
-from nearmetal.run.live import wait_while_paused
 from nearmetal.run.services import ServiceSet
 from nearmetal.run.trial import TrialTask, keep_artifacts, run_trial
 from nearmetal.system import system_errors
@@ -101,13 +82,13 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
     if task.resumed:
         booted.note_interruption()
     with _emit_step(booted, sink, "create"):
-        share = await making.share_out(booted, lab)
+        share = await machine_creation.share_out(booted, lab)
         environment = booted.asked.environment
         is_elsewhere = environment.description.placement == "elsewhere"
         clients = [] if is_elsewhere else await _make_clients(booted, share, lab, ())
         began = time.monotonic_ns()
         with blame_plugin(_name_environment(environment)):
-            servers = await making.make_servers(booted, share, lab)
+            servers = await machine_creation.make_servers(booted, share, lab)
     with _emit_step(booted, sink, "attach"):
         with blame_plugin(_name_environment(environment)):
             machines = await asyncio.gather(*(lab.attach(handle) for handle in servers))
@@ -116,17 +97,17 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
             await asyncio.gather(*(machine.reboot() for machine in machines))
         # The servers' own way from nothing, or from the order to restart, to an answer, without the clients'.
         ready = (time.monotonic_ns() - began) / 1e9
-        booted.responses["ready"] = Response(value=ready, unit="s", better="lower")
+        booted.responses["ready"] = model.Response(value=ready, unit="s", better="lower")
         if booted.spec.brings_image:
             await asyncio.gather(*(require_programs(machine, booted.spec.image) for machine in machines))
         if is_elsewhere:
             clients = await _make_clients(booted, share, lab, machines)
-        stage = booted.stage = await making.make_stage(booted, lab, machines, clients)
+        stage = booted.stage = await machine_creation.make_stage(booted, lab, machines, clients)
     with _emit_step(booted, sink, "surround"):
         booted.readback |= await booted.surroundings.join_hosts(booted.asked, lab, stage)
         seed = int(task.boot.trials[0].id[:8], 16)  # of what chance decides in this boot and no other
         await booted.surroundings.lay_link(booted.asked, lab, stage, share.clients, seed=seed)
-        await making.start_neighbours(booted, share, lab)
+        await machine_creation.start_neighbours(booted, share, lab)
     with _emit_step(booted, sink, "change"):
         kernels = await _change_machines(task, booted, lab, stage)
     with _emit_step(booted, sink, "facts"):
@@ -142,9 +123,11 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
             booted.note_readback(name, readback)
 
 
-async def _make_clients(booted: ProvisionedBoot, share: Share, lab: Lab, servers: Sequence[Machine]) -> list[Handle]:
+async def _make_clients(
+    booted: ProvisionedBoot, share: Share, lab: Lab, servers: Sequence[model.Machine]
+) -> list[model.Handle]:
     with _of_clients(), blame_plugin(_name_environment(booted.asked.clients.environment)):
-        return await making.make_clients(booted, share, lab, servers)
+        return await machine_creation.make_clients(booted, share, lab, servers)
 
 
 @contextmanager
@@ -153,15 +136,17 @@ def _of_clients() -> Iterator[None]:
     try:
         yield
     except MachineError as error:
-        error.cause = error.cause or Cause.CLIENT_NOT_PROVISIONED
+        error.cause = error.cause or model.Cause.CLIENT_NOT_PROVISIONED
         raise
 
 
-def _name_environment(environment: ResolvedEnvironment) -> str:
+def _name_environment(environment: model.ResolvedEnvironment) -> str:
     return f"the environment {environment.kind!r}"
 
 
-def _list_treatments(resolved: Resolved, stage: LabStage) -> Iterator[tuple[str, Treatment, Level, LabStage]]:
+def _list_treatments(
+    resolved: model.Resolved, stage: LabStage
+) -> Iterator[tuple[str, model.Treatment, model.Level, LabStage]]:
     """The treatments to carry out: what each is called in the record, its level, and the machines that have it."""
     of_clients = resolved.clients.treatments
     for name, level in resolved.treatments.items():
@@ -171,9 +156,9 @@ def _list_treatments(resolved: Resolved, stage: LabStage) -> Iterator[tuple[str,
         yield f"clients.{name}", plugins.load("treatments", name), level, replace(stage, servers=())
 
 
-async def _change_machines(task: BootTask, booted: ProvisionedBoot, lab: Lab, stage: LabStage) -> Readback:
+async def _change_machines(task: BootTask, booted: ProvisionedBoot, lab: Lab, stage: LabStage) -> model.Readback:
     """Make the changes of treatments, then kernels alike; what is read back of the latter."""
-    wanted: list[Change] = []
+    wanted: list[model.Change] = []
     for _, treatment, level, machines in _list_treatments(booted.asked, stage):
         with blame_plugin(f"the treatment {treatment.name!r}"):
             wanted += treatment.changes(machines, level)
@@ -224,8 +209,8 @@ async def _tear_down(booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None
         raise unnoted
 
 
-def address_trial(block: int, attempt: int, treatment: Assignment, trial: TrialPlan) -> TrialAddress:
-    return TrialAddress(
+def address_trial(block: int, attempt: int, treatment: model.Assignment, trial: model.TrialPlan) -> model.TrialAddress:
+    return model.TrialAddress(
         id=trial.id,
         block=block,
         attempt=attempt,
@@ -236,7 +221,7 @@ def address_trial(block: int, attempt: int, treatment: Assignment, trial: TrialP
     )
 
 
-def _address_of_trial(task: BootTask, trial: TrialPlan) -> TrialAddress:
+def _address_of_trial(task: BootTask, trial: model.TrialPlan) -> model.TrialAddress:
     return address_trial(task.block, task.attempt, task.boot.treatment, trial)
 
 
@@ -248,7 +233,7 @@ def trial_seed(plan: str, block: int, attempt: int, workload: str, repeat: int) 
     return int(hashlib.sha256(repr((plan, block, attempt, workload, repeat)).encode()).hexdigest()[:8], 16)
 
 
-def _trial_task(task: BootTask, booted: ProvisionedBoot, trial: TrialPlan) -> TrialTask:
+def _trial_task(task: BootTask, booted: ProvisionedBoot, trial: model.TrialPlan) -> TrialTask:
     if booted.stage is None or booted.liveness is None:
         raise AssertionError("trials run on a stage that was looked at")
     return TrialTask(
@@ -266,7 +251,7 @@ def _trial_task(task: BootTask, booted: ProvisionedBoot, trial: TrialPlan) -> Tr
         is_pretended=booted.asked.is_pretended,
         hosts=_list_hosts(booted),
         artifacts=task.artifacts,
-        record=_draft_record(task, booted, trial, TrialStatus.OK),
+        record=_draft_record(task, booted, trial, model.TrialStatus.OK),
     )
 
 
@@ -281,16 +266,20 @@ def _list_hosts(booted: ProvisionedBoot) -> frozenset[str]:
 
 
 def _draft_record(
-    task: BootTask, booted: ProvisionedBoot, trial: TrialPlan, status: TrialStatus, fault: Fault | None = None
-) -> TrialRecord:
+    task: BootTask,
+    booted: ProvisionedBoot,
+    trial: model.TrialPlan,
+    status: model.TrialStatus,
+    fault: Fault | None = None,
+) -> model.TrialRecord:
     found = describe_fault(fault)
     servers = booted.stage.servers if booted.stage else ()
-    return TrialRecord(
+    return model.TrialRecord(
         trial=_address_of_trial(task, trial),
         site=booted.spec.host,
         boot=_record_boot(booted, servers[0]) if servers else None,
         machines=tuple(
-            MachineRecord(
+            model.MachineRecord(
                 role="server" if machine in servers else "client",
                 environment=(booted.asked if machine in servers else booted.asked.clients).environment.level,
                 boot_id=machine.boot_id,
@@ -312,18 +301,20 @@ def _draft_record(
     )
 
 
-def _record_boot(booted: ProvisionedBoot, server: Machine) -> BootRecord:
+def _record_boot(booted: ProvisionedBoot, server: model.Machine) -> model.BootRecord:
     how, snapshot = booted.asked.environment.provision, booted.find_handle(server).image.snapshot
-    return BootRecord(id=server.boot_id, how=how, snapshot=snapshot)
+    return model.BootRecord(id=server.boot_id, how=how, snapshot=snapshot)
 
 
-def _without_figures(task: BootTask, booted: ProvisionedBoot, trial: TrialPlan, error: Exception) -> TrialRecord:
-    status, said = TrialStatus.FAILED, {}
+def _without_figures(
+    task: BootTask, booted: ProvisionedBoot, trial: model.TrialPlan, error: Exception
+) -> model.TrialRecord:
+    status, said = model.TrialStatus.FAILED, {}
     _, what = find_blamed(error, "")
     if isinstance(what, Invalid):
-        status = TrialStatus.INVALID
+        status = model.TrialStatus.INVALID
     elif isinstance(what, MachineError):
-        status = TrialStatus.LOST
+        status = model.TrialStatus.LOST
     elif not isinstance(what, NearmetalError):
         said = {"traceback.txt": "".join(traceback.format_exception(what)).encode()}
     clients = {handle.name for handle in booted.handles if handle.role == "client"}

@@ -11,7 +11,7 @@ from nearmetal.lab.clocks import ClockOffset
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Cause, ClockRecord, Machine, Measurement, Response, Warned
 from nearmetal.run.blame import Fault
-from nearmetal.run.vitals import Clock, Vitals
+from nearmetal.run.machine_state import Clock, MachineState
 from nearmetal.units import show_duration
 
 _SLEW = 500e-6
@@ -21,7 +21,7 @@ _SHORTEST_STEP_NS = 1e6
 _NS = 1e9
 
 
-def compare_clocks(before: Sequence[Vitals], after: Sequence[Vitals]) -> tuple[ClockRecord | None, ...]:
+def compare_clocks(before: Sequence[MachineState], after: Sequence[MachineState]) -> tuple[ClockRecord | None, ...]:
     """Of each machine; None for one that did not tell the time before and after."""
     return tuple(
         None if was.clock is None or now.clock is None else _compare_readings(was.clock, now.clock)
@@ -103,7 +103,7 @@ def warn_of_steps(machines: Sequence[Machine], clocks: Sequence[ClockRecord | No
 
 
 def forget_moved(
-    machines: Sequence[Machine], vitals: Sequence[Vitals], timed: MutableMapping[str, int], bound: float
+    machines: Sequence[Machine], vitals: Sequence[MachineState], timed: MutableMapping[str, int], bound: float
 ) -> None:
     """Have clocks compared anew that are not where they were: `timed` is without them afterwards."""
     for machine, one in zip(machines, vitals, strict=True):

@@ -2,7 +2,7 @@
 
 from nearmetal import plugins
 from nearmetal.model import Plan, ResolvedWorkload
-from nearmetal.run.under import SETTLED
+from nearmetal.run.background_load import SETTLED
 from nearmetal.study.resolve import build_workload
 
 A_PRETENDED_TRIAL = 0.1

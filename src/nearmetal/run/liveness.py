@@ -19,7 +19,7 @@ from nearmetal.model import Cause, Commands, Handle, Machine, ProcessId, Site, S
 from nearmetal.run import allotment
 from nearmetal.run.allotment import Allotment, PlacedMachine
 from nearmetal.run.blame import Fault
-from nearmetal.run.vitals import BOOT, PRESSURE, VMSTAT, Vitals, read_clocks, read_vitals
+from nearmetal.run.machine_state import BOOT, PRESSURE, VMSTAT, MachineState, read_clocks, read_states
 from nearmetal.units import show_share
 
 _LONGEST_EXPLAINING = 1.0
@@ -46,7 +46,7 @@ Switches = Mapping[tuple[str, str], Mapping[str, Outside]]
 
 @dataclass(frozen=True)
 class LivenessReading:
-    inside: tuple[Vitals, ...]
+    inside: tuple[MachineState, ...]
     """Of servers, then clients."""
     outside: Switches = field(default_factory=dict)
 
@@ -78,7 +78,7 @@ class Liveness:
         given = allotment.combine(placed, await allotment.read_sites(placed), seen.inside)
         return cls(stage, by_name, seen, seen, given, given)
 
-    async def read_clocks(self) -> tuple[Vitals, ...]:
+    async def read_clocks(self) -> tuple[MachineState, ...]:
         """What the clocks of servers, then of clients, tell now. MachineLost."""
         return await read_clocks(self.machines, _find_first_processes(self.machines, self.handles))
 
@@ -151,9 +151,9 @@ class Liveness:
         return (*self.stage.servers, *self.stage.clients)
 
 
-async def _read_inside(stage: Stage, handles: Mapping[str, Handle]) -> tuple[Vitals, ...]:
+async def _read_inside(stage: Stage, handles: Mapping[str, Handle]) -> tuple[MachineState, ...]:
     machines = (*stage.servers, *stage.clients)
-    return await read_vitals(machines, _find_first_processes(machines, handles))
+    return await read_states(machines, _find_first_processes(machines, handles))
 
 
 def _find_first_processes(machines: Sequence[Machine], handles: Mapping[str, Handle]) -> dict[str, int]:

@@ -9,8 +9,8 @@ from shlex import quote
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.in_short import in_short
 from nearmetal.model import Study, identify_assignment
-from nearmetal.run.missing import Missing, by_finding
-from nearmetal.run.preparing import makes_machines
+from nearmetal.run.unavailable_treatments import Missing, by_finding
+from nearmetal.run.versions import makes_machines
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.study import factors as words

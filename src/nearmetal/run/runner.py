@@ -1,40 +1,81 @@
 """Runs a plan, or what is left of it: block after block, repeated while others than the treatments are to blame."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from nearmetal.model import BlockPlan, HostSpec, Plan
+from nearmetal.model import Assignment, BlockPlan, HostSpec, Plan, TrialRecord
+from nearmetal.run import events
 from nearmetal.run.block import BlockRunner, BlockTask
-from nearmetal.run.events import (
-    BlockEnded,
-    Event,
-    EventStream,
-    FactsSeen,
-    LookTaken,
-    NothingToCompare,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    TrialEnded,
-    Withdrawn,
-    emit_left,
-)
-from nearmetal.run.looks import last_look, look_after
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
-from nearmetal.run.shape import choose_mtu
+from nearmetal.run.site_resources import choose_mtu
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal, read_events, read_records
 from nearmetal.store.manifest import Manifest
 from nearmetal.study.blocks import plan_block
+from nearmetal.study.levels import format_assignment
+
+
+def look_after(
+    blocks: int, manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment]
+) -> events.LookTaken | None:
+    """The look that the plan has after so many blocks, if it has one there. It sees the first planned blocks alone."""
+    number = next((number for number, look in enumerate(manifest.plan.looks, 1) if look.blocks == blocks), None)
+    if number is None:
+        return None
+    decided, still_open = _count_decided(manifest, records, withdrawn, blocks)
+    return events.LookTaken(look=number, blocks=blocks, decided=decided, undecided=still_open, stops=not still_open)
+
+
+def last_look(
+    ran: int, manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment]
+) -> events.LookTaken | None:
+    """The look that comes next, taken at once: after so many blocks none is open but of treatments that are withdrawn.
+
+    No block to come has anything for it to see, so that it finds what it would have found in its place. What is open is
+    what the look before has left so: nothing that came since is looked at before that is known.
+    """
+    looks = manifest.plan.looks
+    number = next((number for number, look in enumerate(looks, 1) if look.blocks > ran), None)
+    if number is None or not withdrawn:
+        return None
+    before = looks[number - 2].blocks if number > 1 else 0
+    _, still_open = _count_decided(manifest, records, withdrawn, before)
+    if still_open:
+        return None
+    decided, _ = _count_decided(manifest, records, withdrawn, looks[number - 1].blocks)
+    return events.LookTaken(look=number, blocks=ran, decided=decided, undecided=0, stops=True)
+
+
+def _count_decided(
+    manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment], blocks: int
+) -> tuple[int, int]:
+    """By the look after so many blocks, how many primary contrasts are decided, and how many more blocks may decide."""
+    # They load numpy, which no other run waits for.
+    from nearmetal.analysis.contrasts import DECIDED, NEVER_DECIDED, primary_contrasts
+    from nearmetal.analysis.responses import arms_of_study
+
+    design = manifest.study.design
+    arms = arms_of_study(records, design)
+    primary = primary_contrasts(manifest.plan, arms, design.margin, blocks)
+    gone = {format_assignment(treatment) for treatment in withdrawn}
+    still_open = [
+        contrast
+        for contrast in primary
+        if contrast.verdict not in DECIDED
+        and contrast.reason not in NEVER_DECIDED
+        and not contrast.is_futile
+        and not gone & {format_assignment(contrast.treatment), format_assignment(contrast.reference)}
+    ]
+    return sum(contrast.verdict in DECIDED for contrast in primary), len(still_open)
 
 
 async def run(
     folder: RunFolder,
     blocks: BlockRunner,
     hosts: Mapping[str, HostSpec],
-    listeners: tuple[Callable[[Event], None], ...] = (),
+    listeners: tuple[Callable[[events.Event], None], ...] = (),
     changed: Mapping[str, tuple[str, str]] | None = None,
 ) -> Progress:
     """Run the plan in a folder's manifest from where its journal ends. What was made is removed at the end.
@@ -53,7 +94,7 @@ async def run(
                 break
         interrupted = False
     finally:
-        emit_left(course.stream, await blocks.close(), set())
+        events.emit_left(course.stream, await blocks.close(), set())
         course.end_run(interrupted)
     return course.progress
 
@@ -61,7 +102,7 @@ async def run(
 class RunCourse:
     """A run from where its journal ends: how far it has come, and the stream that writes on."""
 
-    def __init__(self, folder: RunFolder, listeners: tuple[Callable[[Event], None], ...]) -> None:
+    def __init__(self, folder: RunFolder, listeners: tuple[Callable[[events.Event], None], ...]) -> None:
         self.manifest = folder.read_manifest()
         self.happened: Sequence[Mapping[str, Any]] = list(read_events(folder.journal))
         """Events of before."""
@@ -78,39 +119,47 @@ class RunCourse:
             if event["event"] in ("LookTaken", "NothingToCompare")
         }
         self.progress = Progress.from_lines(self._before)
-        self.made_of = _MadeOf(self.manifest, self.happened)
+        self.made_of: dict[int, str] = {}
+        """What the servers of each treatment are made of, by its place in the plan, as its first boot told."""
         self._journal = Journal(folder.journal)
         # Last, so that all hear first of a trial, and then that it was its treatment's last.
-        self.stream = EventStream(self._journal, (*listeners, self._follow_event))
-        for known in self.made_of.known:
+        self.stream = events.EventStream(self._journal, (*listeners, self._follow_event))
+        for one in self.manifest.with_facts(self.happened).fairness:
+            known = events.FactsSeen(treatment=one.treatment, role=one.role, facts=one.facts)
+            self._note_image(known)
             self.stream.note_event(known)
 
-    def _follow_event(self, event: Event) -> None:
-        if isinstance(event, FactsSeen):
-            self.made_of.note_facts(event)
-        if isinstance(event, TrialEnded):
+    def _follow_event(self, event: events.Event) -> None:
+        if isinstance(event, events.FactsSeen):
+            self._note_image(event)
+        if isinstance(event, events.TrialEnded):
             self.records.append(event.record)
             self._last_block = max(self._last_block, event.record.trial.block)
             if (treatment := self.progress.add(event.record)) is not None:
                 record = event.record
                 reason = f"{record.trial.workload}: {record.reason or record.status}"
-                self.stream.emit(Withdrawn(treatment=treatment, reason=reason))
+                self.stream.emit(events.Withdrawn(treatment=treatment, reason=reason))
+
+    def _note_image(self, event: events.FactsSeen) -> None:
+        image = event.facts.get("image")
+        if event.role == "server" and image is not None:
+            self.made_of.setdefault(self.manifest.plan.place_of(event.treatment), str(image))
 
     def begin_run(self, changed: Mapping[str, tuple[str, str]]) -> None:
         if self._before:
-            self.stream.emit(RunResumed(finished=len(self._before), changed=changed))
+            self.stream.emit(events.RunResumed(finished=len(self._before), changed=changed))
         else:
             plan = self.manifest.plan
-            self.stream.emit(RunStarted(run=self._name, blocks=plan.blocks, trials=plan.trials))
+            self.stream.emit(events.RunStarted(run=self._name, blocks=plan.blocks, trials=plan.trials))
 
     def look_after(self, ran: int) -> bool:
         """Look if it is time, when the first so many blocks have ended; whether the run ends there."""
         if ran not in self._stops and (found := self._find_after(ran)):
-            self._stops[ran] = found.stops if isinstance(found, LookTaken) else True
+            self._stops[ran] = found.stops if isinstance(found, events.LookTaken) else True
             self.stream.emit(found)
         return self._stops.get(ran, False)
 
-    def _find_after(self, ran: int) -> LookTaken | NothingToCompare | None:
+    def _find_after(self, ran: int) -> events.LookTaken | events.NothingToCompare | None:
         """What there is to tell after so many blocks: what a look has found, or that there is nothing to go on for."""
         plan, seen, withdrawn = self.manifest.plan, self.records, self.progress.withdrawn
         look = look_after(ran, self.manifest, seen, withdrawn)
@@ -120,10 +169,14 @@ class RunCourse:
         if plan.looks:
             return last_look(ran, self.manifest, seen, withdrawn)
         is_last = ran == plan.blocks
-        return None if is_last or not self.progress.leaves_nothing_to_compare(plan) else NothingToCompare(blocks=ran)
+        return (
+            None
+            if is_last or not self.progress.leaves_nothing_to_compare(plan)
+            else events.NothingToCompare(blocks=ran)
+        )
 
     def end_run(self, interrupted: bool) -> None:
-        self.stream.emit(RunEnded(interrupted=interrupted))
+        self.stream.emit(events.RunEnded(interrupted=interrupted))
         self._journal.close()
 
 
@@ -133,8 +186,8 @@ async def _run_block_until_whole(
     progress: Progress,
     blocks: BlockRunner,
     hosts: Mapping[str, HostSpec],
-    stream: EventStream,
-    made_of: "_MadeOf",
+    stream: events.EventStream,
+    made_of: Mapping[int, str],
 ) -> None:
     manifest = folder.read_manifest()
     plan = manifest.plan
@@ -154,7 +207,7 @@ async def _run_block_until_whole(
                 request=str(folder.request.absolute()),
             )
             await blocks.run(task, stream)
-            stream.emit(BlockEnded(block=index, attempt=attempt, whole=progress.is_whole(block)))
+            stream.emit(events.BlockEnded(block=index, attempt=attempt, whole=progress.is_whole(block)))
         if progress.is_settled(block):
             return
 
@@ -167,7 +220,7 @@ def plan_task(
     artifacts: Path,
     files: Path = Path(),
     progress: Progress | None = None,
-    made_of: "_MadeOf | None" = None,
+    made_of: Mapping[int, str] = MappingProxyType({}),
     images: Mapping[str, str] = MappingProxyType({}),
     hosts: Mapping[str, HostSpec] = MappingProxyType({}),
     request: str = "",
@@ -176,13 +229,12 @@ def plan_task(
     so_far = progress or Progress()
     block = _plan_attempt(attempt, plan, index, so_far)
     places = list(dict.fromkeys(plan.place_of(boot.treatment) for boot in block.boots))
-    told = {number: made_of.get(place) for number, place in enumerate(places)} if made_of else {}
     return BlockTask(
         plan=plan.study,
         resolved=tuple(plan.resolved[place] for place in places),
         block=block,
         done=so_far.list_done(index, attempt),
-        made_of={number: image for number, image in told.items() if image is not None},
+        made_of={number: made_of[place] for number, place in enumerate(places) if place in made_of},
         images=images,
         kernel_table=plan.kernel_table,
         hosts=hosts,
@@ -206,25 +258,3 @@ def is_measured(plan: Plan, index: int, progress: Progress) -> bool:
 def _plan_attempt(attempt: int, plan: Plan, index: int, progress: Progress) -> BlockPlan:
     """A block as it is run then, without what is withdrawn."""
     return plan_block(plan, index, attempt, [t for t in plan.treatments if dict(t) not in progress.withdrawn])
-
-
-class _MadeOf:
-    """What each treatment's servers are made of, as its first boot told."""
-
-    def __init__(self, manifest: Manifest, happened: Iterable[Mapping[str, Any]]) -> None:
-        self._plan = manifest.plan
-        self._images: dict[int, str] = {}
-        told = manifest.with_facts(happened).fairness
-        self.known: Sequence[FactsSeen] = [
-            FactsSeen(treatment=one.treatment, role=one.role, facts=one.facts) for one in told
-        ]
-        for one in self.known:
-            self.note_facts(one)
-
-    def note_facts(self, event: FactsSeen) -> None:
-        image = event.facts.get("image")
-        if event.role == "server" and image is not None:
-            self._images.setdefault(self._plan.place_of(event.treatment), str(image))
-
-    def get(self, place: int) -> str | None:
-        return self._images.get(place)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nearmetal import plugins
-from nearmetal.analysis.slack import warn_of_no_slack
+from nearmetal.analysis.verdict_rules import warn_of_no_slack
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, Unreachable
 from nearmetal.isolate import standing
@@ -25,22 +25,22 @@ from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
 from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.planning import plan as planning
-from nearmetal.run import preparing, runner
+from nearmetal.run import runner, versions
 from nearmetal.run.block_runner import BlockProcesses
+from nearmetal.run.dashboard_link import LiveNotes
 from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
-from nearmetal.run.live import LiveNotes
-from nearmetal.run.missing import Missing, cannot_run
 from nearmetal.run.progress import Progress
 from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
-from nearmetal.run.shape import is_pretended, list_hosts
+from nearmetal.run.site_resources import is_pretended, list_hosts
+from nearmetal.run.unavailable_treatments import Missing, cannot_run
 from nearmetal.run.versions import collect_versions, other_versions
 from nearmetal.say import Say
 from nearmetal.store import journal, runs
 from nearmetal.store.calibration import Sizing
 from nearmetal.store.claim import hold_journal, make_taken_error
 from nearmetal.store.folder import RunFolder
-from nearmetal.store.live import forget_live
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_control import forget_live
 from nearmetal.study.blocks import checksum_trial_ids
 from nearmetal.study.files import FileReader
 from nearmetal.study.levels import format_assignment
@@ -145,18 +145,18 @@ async def start(request: Request, say: Say, listeners: Listeners, engine: Engine
             await _say_what_disturbs(say)
         must_be_able_to_make(request.study)
         hosts = collect_hosts(request.study)
-        if preparing.lacks_image(request.study):
+        if versions.lacks_image(request.study):
             # Once more when it is there; but nobody shall wait minutes for it to be told of a missing key.
             missing = await what_is_missing(request.study, resolved)
             if missing and not request.available:
                 raise make_refusal(request.study, missing)
-        await preparing.build_image(request.study, say)
+        await versions.build_image(request.study, say)
         async with aclosing(opener(hosts, say)) as open_site:
             folder = await open_folder(request, resolved, open_site, reader)
             if not request.is_pilot:
                 _say_if_too_few(folder.read_manifest(), say)
             with _at_work(folder):
-                await preparing.prepare_environments(folder.read_manifest(), open_site)
+                await versions.prepare_environments(folder.read_manifest(), open_site)
         # What was reached is let go of: each block reaches it by itself.
         with _at_work(folder):
             return await run_blocks(folder, hosts, listeners, {})
@@ -238,12 +238,12 @@ async def resume_run(folder: RunFolder, say: Say, listeners: Listeners, engine: 
 async def _prepare_again(manifest: Manifest, hosts: Mapping[str, HostSpec], say: Say) -> Mapping[str, tuple[str, str]]:
     """Have ready what blocks need; what is another version than when the run began."""
     async with aclosing(opener(hosts, say)) as open_site:
-        await preparing.build_image(manifest.study, say)
+        await versions.build_image(manifest.study, say)
         now = await collect_versions(manifest.study, manifest.plan, open_site)
         changed = {**other_versions(manifest.versions, now), **find_other_plugins(manifest)}
         for name, (before, after) in changed.items():
             say(f"since the run began {name} has changed: {before} before, {after} now")
-        await preparing.prepare_environments(manifest, open_site)
+        await versions.prepare_environments(manifest, open_site)
     return changed
 
 
@@ -359,7 +359,7 @@ async def _kept_free() -> str:
 
 
 async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_site: OpenSite) -> Manifest:
-    images = preparing.find_images(plan.resolved)
+    images = versions.find_images(plan.resolved)
     return Manifest(
         run=request.folder.name,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -13,7 +13,7 @@ from nearmetal.lab.networks.trunk import Trunk
 from nearmetal.lab.networks.underlay import Underlay
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Readback, Resolved, Running
-from nearmetal.run.shape import list_other_hosts
+from nearmetal.run.site_resources import list_other_hosts
 
 
 @dataclass

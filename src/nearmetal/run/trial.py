@@ -10,52 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nearmetal import plugins
+from nearmetal import model, plugins
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
 from nearmetal.lab import others
 from nearmetal.lab.clocks import ClockOffset, ClockWatch, compare_hosts
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.stage import LabStage
-from nearmetal.model import (
-    Artifact,
-    Cause,
-    ClockRecord,
-    Level,
-    Measurement,
-    Observer,
-    ObserveSpec,
-    ResolvedWorkload,
-    Response,
-    Site,
-    Stage,
-    Treatment,
-    TrialAddress,
-    TrialRecord,
-    TrialStatus,
-    Warned,
-    Watch,
-    Workload,
-)
-from nearmetal.run import clock_gate, contention, pulse, room, standstill, suspension
-from nearmetal.run.blame import (
-    Fault,
-    TrialFailed,
-    blame_plugin,
-    combine_faults,
-    describe_fault,
-    find_blamed,
-    find_fault,
-)
+from nearmetal.run import blame, clock_gate, contention, disk_space, pauses
+from nearmetal.run.background_load import BackgroundLoad
 from nearmetal.run.clock_gate import HostClocks
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
 from nearmetal.run.kernels import Kernels
 from nearmetal.run.liveness import Liveness
+from nearmetal.run.machine_state import MachineState
 from nearmetal.run.services import ServiceFailed, ServiceSet
 from nearmetal.run.surroundings import Surroundings
-from nearmetal.run.under import LoadBeneath
-from nearmetal.run.vitals import Vitals
 from nearmetal.study.resolve import build_workload
 from nearmetal.system.files import write_whole
 
@@ -69,13 +40,13 @@ _CONTROLLER_STOPPED = 3.0
 
 @dataclass(frozen=True)
 class TrialTask:
-    address: TrialAddress
-    workload: ResolvedWorkload
-    under: ResolvedWorkload | None
+    address: model.TrialAddress
+    workload: model.ResolvedWorkload
+    under: model.ResolvedWorkload | None
     """What loads the stage meanwhile."""
     stage: LabStage
-    observe: ObserveSpec
-    treatments: tuple[tuple[str, Treatment, Level, LabStage], ...]
+    observe: model.ObserveSpec
+    treatments: tuple[tuple[str, model.Treatment, model.Level, LabStage], ...]
     """What each is called, its level, and the machines that have it."""
     services: ServiceSet
     surroundings: Surroundings
@@ -88,7 +59,7 @@ class TrialTask:
     hosts: frozenset[str]
     """Names of the hosts on which machines lie, beside this one."""
     artifacts: Path
-    record: TrialRecord
+    record: model.TrialRecord
     """What is known from the boot; the trial adds to it."""
 
     @property
@@ -102,11 +73,11 @@ class Beginning:
 
     since: float
     """Unix time."""
-    awake: suspension.SuspensionReading
-    vitals: tuple[Vitals, ...]
+    awake: pauses.SuspensionReading
+    vitals: tuple[MachineState, ...]
 
 
-async def run_trial(task: TrialTask, sink: BlockSink) -> TrialRecord:
+async def run_trial(task: TrialTask, sink: BlockSink) -> model.TrialRecord:
     """Measure. MachineLost and NotProvisioned pass on, since they end the boot; all else becomes a record."""
     sink.emit(TrialStarted(trial=task.address))
     try:
@@ -115,33 +86,33 @@ async def run_trial(task: TrialTask, sink: BlockSink) -> TrialRecord:
         raise await task.liveness.explain_lost(error) from None
 
 
-async def _record_trial(trial: "_Trial", task: TrialTask) -> TrialRecord:
+async def _record_trial(trial: "_Trial", task: TrialTask) -> model.TrialRecord:
     try:
         return await trial.run()
     except (MachineLost, NotProvisioned):
         raise
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
         await _must_be_there(task.stage)
-        _, what = find_blamed(error, "")
+        _, what = blame.find_blamed(error, "")
         if isinstance(what, ToolFailed):
             trial.keep_artifacts(what.said)
         elif not isinstance(what, NearmetalError):
             trial.keep_artifacts({"traceback.txt": "".join(traceback.format_exception(what)).encode()})
         return trial.make_record(
-            TrialStatus.FAILED, trial.found or find_fault(error, "the trial", task.clients, task.hosts)
+            model.TrialStatus.FAILED, trial.found or blame.find_fault(error, "the trial", task.clients, task.hosts)
         )
 
 
 def _by_observer(name: str) -> AbstractContextManager[None]:
-    return blame_plugin(f"the observer {name!r}")
+    return blame.blame_plugin(f"the observer {name!r}")
 
 
-def _load_observer(name: str, setting: Any) -> Observer:
+def _load_observer(name: str, setting: Any) -> model.Observer:
     with _by_observer(name):
         return plugins.load("observers", name)(setting)
 
 
-def _list_hosts_of_clients(stage: LabStage) -> list[Site]:
+def _list_hosts_of_clients(stage: LabStage) -> list[model.Site]:
     """Those that are not the servers'."""
     sites = {client.site.name: client.site for client in stage.clients}
     return [site for name, site in sites.items() if name != stage.servers[0].site.name]
@@ -154,7 +125,7 @@ async def _ask_hosts(stage: LabStage) -> HostClocks:
     return HostClocks(time.monotonic(), await compare_hosts(stage.servers[0].site, others))
 
 
-async def _must_be_there(stage: Stage) -> None:
+async def _must_be_there(stage: model.Stage) -> None:
     """MachineLost where a machine is: that is why, whatever else was said. What cannot be asked is not why, however."""
     try:
         await contention.must_be_there(stage, await contention.read_accounts(stage))
@@ -169,33 +140,33 @@ class _Trial:
         self._task = task
         self._sink = sink
         self._phases: dict[str, int] = dict(task.record.phases_ns)
-        self._responses: dict[str, Response] = dict(task.record.responses)
+        self._responses: dict[str, model.Response] = dict(task.record.responses)
         self._events: float | None = None
         self._observed: dict[str, Any] = {}
-        self._warnings: list[Warned] = list(task.record.warnings)
-        self._artifacts: list[Artifact] = []
-        self._stood_still: Fault | None = None
-        self._not_placed: Fault | None = None
-        self._clocks: tuple[ClockRecord | None, ...] = ()
+        self._warnings: list[model.Warned] = list(task.record.warnings)
+        self._artifacts: list[model.Artifact] = []
+        self._stood_still: blame.Fault | None = None
+        self._not_placed: blame.Fault | None = None
+        self._clocks: tuple[model.ClockRecord | None, ...] = ()
         self._hosts_before = clock_gate.NO_HOST_CLOCKS
         self._hosts_during: Mapping[str, ClockOffset] = {}
-        self._host_clocks: Mapping[str, ClockRecord] = {}
+        self._host_clocks: Mapping[str, model.ClockRecord] = {}
         self._beginning = Beginning(
-            time.time(), suspension.SuspensionReading(suspension.measure_sleep(), {}), task.liveness.seen.inside
+            time.time(), pauses.SuspensionReading(pauses.measure_sleep(), {}), task.liveness.seen.inside
         )
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}
-        self._beneath: LoadBeneath | None = None
-        self._room: room.Room = {}
+        self._beneath: BackgroundLoad | None = None
+        self._room: disk_space.Room = {}
         """Before services started; empty if none does."""
-        self.found: Fault | None = None
+        self.found: blame.Fault | None = None
         """Why it fails, whatever its tools said; looked for before what serves is stopped."""
 
-    async def run(self) -> TrialRecord:
+    async def run(self) -> model.TrialRecord:
         stage = self._task.stage
         workload = build_workload(self._task.workload)
         if self._task.under is not None:
-            self._beneath = LoadBeneath(self._task.under, workload)
+            self._beneath = BackgroundLoad(self._task.under, workload)
         try:
             await self._time_step("prepare", self._prepare(workload, stage))
             measurement, cost, memory = await self._time_step("measure", self._measure_workload(workload, stage))
@@ -204,10 +175,10 @@ class _Trial:
             raise
         except Exception as error:
             self.found = self.found or await self._find_fault_of_failed()
-            if isinstance(error, ServiceFailed) and self.found and self.found.cause is Cause.SERVICE_DIED:
+            if isinstance(error, ServiceFailed) and self.found and self.found.cause is model.Cause.SERVICE_DIED:
                 self.found = None  # which the error itself says, with a remedy
             elif self.found is None and self._room:
-                self.found = room.find_full(await room.read_room(stage.servers))
+                self.found = disk_space.find_full(await disk_space.read_room(stage.servers))
             raise
         finally:
             try:
@@ -225,26 +196,26 @@ class _Trial:
         self._events = measurement.events
         # What the load cost cannot be told from what is measured.
         if cost is not None and measurement.events > 0 and self._beneath is None:
-            self._responses["cpu_per_event"] = Response(value=cost / measurement.events, unit="s", better="lower")
+            self._responses["cpu_per_event"] = model.Response(value=cost / measurement.events, unit="s", better="lower")
         if memory is not None:
-            self._responses["host_memory"] = Response(value=memory, unit="B", better="lower")
+            self._responses["host_memory"] = model.Response(value=memory, unit="B", better="lower")
         self._warnings += measurement.warnings
         self._warnings += gated.warnings
         self._warnings += clock_gate.warn_of_steps(task.liveness.machines, self._clocks)
         self._warnings += task.liveness.warnings
         if self._room:
-            self._warnings += room.warn_of_filling(self._room, await room.read_room(stage.servers))
+            self._warnings += disk_space.warn_of_filling(self._room, await disk_space.read_room(stage.servers))
         self.keep_artifacts(measurement.artifacts)
         changed, not_kept = await self._time_step("check", self._check_machines())
-        invalid = Fault(Cause.MEASUREMENT_INVALID, measurement.invalid) if measurement.invalid else None
+        invalid = blame.Fault(model.Cause.MEASUREMENT_INVALID, measurement.invalid) if measurement.invalid else None
         # First what may be why something else is wrong.
         if self._stood_still is None and self.found is not None:
-            return self.make_record(TrialStatus.FAILED, self.found)
+            return self.make_record(model.TrialStatus.FAILED, self.found)
         clocks = gated.fault or uneven
         fault = self._stood_still or changed or invalid or clocks or not_kept or self._not_placed
-        return self.make_record(TrialStatus.INVALID if fault else TrialStatus.OK, fault)
+        return self.make_record(model.TrialStatus.INVALID if fault else model.TrialStatus.OK, fault)
 
-    async def _prepare(self, workload: Workload, stage: LabStage) -> None:
+    async def _prepare(self, workload: model.Workload, stage: LabStage) -> None:
         """Without waiting for an answer that cannot come. MachineLost."""
         services, asked = self._task.services, self._task.workload
         under = self._task.under
@@ -253,17 +224,17 @@ class _Trial:
             await services.place_files(one.files, *stage.servers, *stage.clients)
         needed = tuple(dict.fromkeys(name for one in every for name in one.services))
         if needed:
-            self._room = await room.read_room(stage.servers)
+            self._room = await disk_space.read_room(stage.servers)
         await self._run_watched(services.start(needed, stage))
         if self._beneath is not None:
-            with blame_plugin(f"the load of {self._beneath.name!r}"):
+            with blame.blame_plugin(f"the load of {self._beneath.name!r}"):
                 await self._run_watched(self._beneath.start_load(stage))
         with self._by_workload():
             await self._run_watched(workload.prepare(stage))
 
     async def _end_beneath(self, stage: LabStage) -> None:
         if self._beneath is not None:
-            with blame_plugin(f"the load of {self._beneath.name!r}"):
+            with blame.blame_plugin(f"the load of {self._beneath.name!r}"):
                 await self._beneath.stop_load(stage)
             self._observed["under"] = {"workload": self._beneath.name, "begun": self._beneath.begun}
 
@@ -274,7 +245,7 @@ class _Trial:
             while not (await asyncio.wait({preparing}, timeout=_LOOK_AGAIN))[0]:
                 self.found = await self._find_fault()
                 if self.found is not None:
-                    raise TrialFailed(self.found)
+                    raise blame.TrialFailed(self.found)
             await preparing
         finally:
             preparing.cancel()
@@ -293,19 +264,19 @@ class _Trial:
                 one.cancel()
             await asyncio.gather(working, losing, return_exceptions=True)
 
-    async def _find_fault(self) -> Fault | None:
+    async def _find_fault(self) -> blame.Fault | None:
         """What has died or was cut since the trial before. MachineLost, HostCannot."""
         faults = await self._task.liveness.find_faults()
-        if any(fault.cause is Cause.LINK_BROKEN for fault in faults):
+        if any(fault.cause is model.Cause.LINK_BROKEN for fault in faults):
             await _must_be_there(self._task.stage)  # the interface of a machine that is gone goes with it
         for service in self._task.stage.services:
             if not await service.alive() and service.ended is not None:
-                cause = Cause.GENERATOR_DIED if service.machine.role == "client" else Cause.SERVICE_DIED
+                cause = model.Cause.GENERATOR_DIED if service.machine.role == "client" else model.Cause.SERVICE_DIED
                 where = f"on the {service.machine.role} {service.machine.name}"
-                faults.append(Fault(cause, f"{where} {describe_end(service.program, service.ended)}"))
-        return combine_faults(faults)
+                faults.append(blame.Fault(cause, f"{where} {describe_end(service.program, service.ended)}"))
+        return blame.combine_faults(faults)
 
-    async def _find_fault_of_failed(self) -> Fault | None:
+    async def _find_fault_of_failed(self) -> blame.Fault | None:
         """The same, and the rest of what explains why a trial has failed. MachineLost."""
         try:
             found = await self._find_fault()
@@ -313,34 +284,34 @@ class _Trial:
                 return stood or found
             for name, readback in await self._task.surroundings.verify_way():
                 if not readback.ok:
-                    return Fault(Cause.LINK_BROKEN, f"{name}: {readback.reason}")
+                    return blame.Fault(model.Cause.LINK_BROKEN, f"{name}: {readback.reason}")
         except (MachineLost, NotProvisioned):
             raise
         except NearmetalError:
             pass  # it failed for a reason of its own
-        stopped = pulse.longest_pause(self._began)
+        stopped = pauses.longest_pause(self._began)
         if stopped > _CONTROLLER_STOPPED:
-            return Fault(Cause.CONTROLLER_STOPPED, f"the controller was stopped for {stopped:.0f} s")
+            return blame.Fault(model.Cause.CONTROLLER_STOPPED, f"the controller was stopped for {stopped:.0f} s")
         killed = next((one for one in self._task.stage.killed if one.machine.role == "client"), None)
         if killed is not None:
-            return Fault(Cause.GENERATOR_DIED, f"on the client {killed.machine.name} {killed.words}")
+            return blame.Fault(model.Cause.GENERATOR_DIED, f"on the client {killed.machine.name} {killed.words}")
         return None
 
-    async def _find_standstill(self) -> Fault | None:
+    async def _find_standstill(self) -> blame.Fault | None:
         """Whether a host was suspended or a machine stood still until `_find_fault` has read them. MachineLost."""
         begun, stage = self._beginning, self._task.stage
-        if slept := suspension.describe_suspension(begun.awake, await suspension.read(stage)):
-            return Fault(Cause.SUSPENDED, slept)
+        if slept := pauses.describe_suspension(begun.awake, await pauses.read(stage)):
+            return blame.Fault(model.Cause.SUSPENDED, slept)
         liveness = self._task.liveness
-        stood = await standstill.explain_standstill(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
-        return Fault(Cause.STOOD_STILL, stood) if stood else None
+        stood = await pauses.explain_stall(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
+        return blame.Fault(model.Cause.STOOD_STILL, stood) if stood else None
 
     def _by_workload(self) -> AbstractContextManager[None]:
-        return blame_plugin(f"the workload {self._task.workload.kind!r}")
+        return blame.blame_plugin(f"the workload {self._task.workload.kind!r}")
 
     async def _measure_workload(
-        self, workload: Workload, stage: LabStage
-    ) -> tuple[Measurement, float | None, int | None]:
+        self, workload: model.Workload, stage: LabStage
+    ) -> tuple[model.Measurement, float | None, int | None]:
         """The measurement, the host's CPU seconds meanwhile, and the bytes that it holds at the end: of servers only,
         None where it cannot tell."""
         observers = [_load_observer(name, setting) for name, setting in self._task.observe.chosen.items()]
@@ -363,10 +334,10 @@ class _Trial:
                     measurement = await asyncio.wait_for(self._until_lost(workload.run(stage)), limit)
                 except TimeoutError:
                     what = f"the workload did not end within {limit:g} s"
-                    raise NearmetalError(what, cause=Cause.TIMED_OUT) from None
+                    raise NearmetalError(what, cause=model.Cause.TIMED_OUT) from None
             after = await contention.read_accounts(stage)
             if self._beneath is not None:
-                with blame_plugin(f"the load of {self._beneath.name!r}"):
+                with blame.blame_plugin(f"the load of {self._beneath.name!r}"):
                     self._beneath.check()
         # Not while they listen: each machine is asked, and one that is gone is told by that.
         self.found = await self._time_aside(self._find_fault())
@@ -385,7 +356,7 @@ class _Trial:
     async def _read_before(self, stage: LabStage) -> None:
         """Read what tells afterwards of pauses and of clocks. MachineLost."""
         since = time.time()
-        awake, vitals = await asyncio.gather(suspension.read(stage), self._task.liveness.read_clocks())
+        awake, vitals = await asyncio.gather(pauses.read(stage), self._task.liveness.read_clocks())
         self._beginning = Beginning(since, awake, vitals)
         clock_gate.forget_moved(self._task.liveness.machines, vitals, stage.offsets, self._task.clocks)
         self._hosts_before = await _ask_hosts(stage)
@@ -404,9 +375,9 @@ class _Trial:
         if found.values:
             self._observed["placement"] = dict(found.values)
         self._warnings += found.warnings
-        self._not_placed = None if found.ok else Fault(Cause.NOT_PLACED, found.reason)
+        self._not_placed = None if found.ok else blame.Fault(model.Cause.NOT_PLACED, found.reason)
 
-    async def _stop(self, name: str, watch: Watch) -> None:
+    async def _stop(self, name: str, watch: model.Watch) -> None:
         with _by_observer(name):
             observation = await watch.stop()
         self.keep_artifacts(observation.artifacts)
@@ -423,7 +394,7 @@ class _Trial:
         self._observed["contention"] = found
         self._warnings += contention.list_warnings(found)
 
-    async def _start_observers(self, observers: list[Observer], when: str) -> None:
+    async def _start_observers(self, observers: list[model.Observer], when: str) -> None:
         for observer in observers:
             with _by_observer(observer.name):
                 watch = await observer.start(self._task.stage)
@@ -431,29 +402,29 @@ class _Trial:
             self.keep_artifacts({f"{when}-{name}": content for name, content in observation.artifacts.items()})
             self._observed.setdefault(observer.name, {})[when] = dict(observation.counters)
 
-    async def _check_machines(self) -> tuple[Fault | None, Fault | None]:
+    async def _check_machines(self) -> tuple[blame.Fault | None, blame.Fault | None]:
         """What is wrong with what the machines have, and with how they are treated."""
         task = self._task
         changed = task.liveness.given.explain_change(task.stage, task.liveness.allotted)
-        return Fault(Cause.ALLOTMENT_CHANGED, changed) if changed else None, await self._not_kept()
+        return blame.Fault(model.Cause.ALLOTMENT_CHANGED, changed) if changed else None, await self._not_kept()
 
-    async def _not_kept(self) -> Fault | None:
+    async def _not_kept(self) -> blame.Fault | None:
         """Whether every treatment still holds now that it has been measured."""
         for called, treatment, level, machines in self._task.treatments:
-            with blame_plugin(f"the treatment {treatment.name!r}"):
+            with blame.blame_plugin(f"the treatment {treatment.name!r}"):
                 readback = await treatment.verify(machines, level)
             if not readback.ok:
-                return Fault(Cause.NOT_AS_DECLARED, f"{called} did not last: {readback.reason}")
+                return blame.Fault(model.Cause.NOT_AS_DECLARED, f"{called} did not last: {readback.reason}")
         readback = await self._task.kernels.verify()
         if not readback.ok:
-            return Fault(Cause.NOT_AS_DECLARED, f"kernels did not last: {readback.reason}")
+            return blame.Fault(model.Cause.NOT_AS_DECLARED, f"kernels did not last: {readback.reason}")
         for name, readback in await self._task.surroundings.verify():
             if "carried" in readback.values:
                 self._observed[name] = {"carried": readback.values["carried"]}
             self._warnings += (warned for warned in readback.warnings if warned not in self._warnings)
             if not readback.ok:
-                cause = Cause.NEIGHBOURS_ENDED if name == "neighbours" else Cause.LINK_BROKEN
-                return Fault(cause, f"{name} did not last: {readback.reason}")
+                cause = model.Cause.NEIGHBOURS_ENDED if name == "neighbours" else model.Cause.LINK_BROKEN
+                return blame.Fault(cause, f"{name} did not last: {readback.reason}")
         return None
 
     async def _time_step(self, name: str, work: Awaitable[T]) -> T:
@@ -477,18 +448,18 @@ class _Trial:
     def keep_artifacts(self, artifacts: Mapping[str, bytes]) -> None:
         self._artifacts += keep_artifacts(self._task.artifacts, self._task.address.id, artifacts)
 
-    def make_record(self, status: TrialStatus, fault: Fault | None) -> TrialRecord:
-        if status is not TrialStatus.OK:
+    def make_record(self, status: model.TrialStatus, fault: blame.Fault | None) -> model.TrialRecord:
+        if status is not model.TrialStatus.OK:
             self.keep_artifacts(self._said_by_services)
         return self._task.record.model_copy(
             update={
                 "status": status,
-                **describe_fault(fault),
+                **blame.describe_fault(fault),
                 "phases_ns": self._phases,
-                "clocks": self._clocks if status is not TrialStatus.FAILED else (),
-                "host_clocks": self._host_clocks if status is not TrialStatus.FAILED else {},
-                "responses": self._responses if status is not TrialStatus.FAILED else {},
-                "events": self._events if status is not TrialStatus.FAILED else None,
+                "clocks": self._clocks if status is not model.TrialStatus.FAILED else (),
+                "host_clocks": self._host_clocks if status is not model.TrialStatus.FAILED else {},
+                "responses": self._responses if status is not model.TrialStatus.FAILED else {},
+                "events": self._events if status is not model.TrialStatus.FAILED else None,
                 "observers": self._observed,
                 "warnings": tuple(self._warnings),
                 "artifacts": tuple(self._artifacts),
@@ -496,12 +467,12 @@ class _Trial:
         )
 
 
-def keep_artifacts(folder: Path, trial: str, artifacts: Mapping[str, bytes]) -> tuple[Artifact, ...]:
+def keep_artifacts(folder: Path, trial: str, artifacts: Mapping[str, bytes]) -> tuple[model.Artifact, ...]:
     """Files of a trial, by its id, written into the run's folder of artifacts; what its record says of them."""
     found = []
     for name, content in artifacts.items():
         path = folder / trial / name
         write_whole(path, content)
         sha256 = hashlib.sha256(content).hexdigest()
-        found.append(Artifact(path=str(path.relative_to(folder.parent)), sha256=sha256))
+        found.append(model.Artifact(path=str(path.relative_to(folder.parent)), sha256=sha256))
     return tuple(found)

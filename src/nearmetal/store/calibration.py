@@ -145,7 +145,7 @@ Source = Literal["pilot", "runs", "calibration"]
 """Where noise is known from: a pilot of the study, earlier runs of it on this host, or calibrations of this host."""
 
 
-class Sight(Frozen):
+class Sensitivity(Frozen):
     """The smallest difference that is told from none in a share `power` of a plan's studies, by noise as measured."""
 
     workload: str

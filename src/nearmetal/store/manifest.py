@@ -11,28 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from nearmetal.model import (
-    ContrastPlan,
-    DebianPackage,
-    Document,
-    Frozen,
-    KernelTable,
-    Level,
-    LinkSpec,
-    Look,
-    MachineSpec,
-    ObserveSpec,
-    Plan,
-    PluginVersion,
-    Resolved,
-    ResolvedClients,
-    ResolvedEnvironment,
-    ResolvedService,
-    ResolvedWorkload,
-    Setting,
-    Study,
-    identify_assignment,
-)
+from nearmetal import model
 from nearmetal.store import damage
 from nearmetal.store.calibration import Sizing
 from nearmetal.store.facts import sift_facts
@@ -45,7 +24,7 @@ Row = tuple[int, int, int, int, int, tuple[int, ...], tuple[int, ...]]
 """A treatment: the places of its environment, server, clients, link, observers, workloads and settings."""
 
 
-class Treatments(Frozen):
+class Treatments(model.Frozen):
     """All treatments of a plan. Each part that several of them have stands here once."""
 
     factors: tuple[str, ...]
@@ -58,12 +37,12 @@ class Treatments(Frozen):
     workloads: tuple[tuple[Part, ...], ...]
     """A table for each workload, in their order."""
     settings: tuple[Part, ...]
-    services: Mapping[str, ResolvedService] = {}
+    services: Mapping[str, model.ResolvedService] = {}
     align: Literal["network", "off"] = "off"
     rows: tuple[Row, ...]
 
 
-class PlanDocument(Frozen):
+class PlanDocument(model.Frozen):
     """A `Plan` as the manifest has it. Blocks are not stored: `blocks.py` makes them from the rest."""
 
     study: str
@@ -75,13 +54,13 @@ class PlanDocument(Frozen):
     """Workload to the other responses of which each of its contrasts is made."""
     primaries: Mapping[str, str]
     level: float
-    looks: tuple[Look, ...] = ()
+    looks: tuple[model.Look, ...] = ()
     blocks: int
     workloads: tuple[str, ...]
     repeats: int
     share_boot: bool
     order: Literal["drawn", "balanced"] = "drawn"
-    kernel_table: KernelTable | None = None
+    kernel_table: model.KernelTable | None = None
 
 
 _ALIKE = PlanDocument.model_fields.keys() - {"treatments", "contrasts", "headlines"}
@@ -96,9 +75,9 @@ class _Table:
         self._first: Mapping[str, Any] = {}
         self._by_object: dict[int, int] = {}
         self._by_content: dict[str, int] = {}
-        self._kept: list[Frozen] = []
+        self._kept: list[model.Frozen] = []
 
-    def place_part(self, part: Frozen) -> int:
+    def place_part(self, part: model.Frozen) -> int:
         if id(part) not in self._by_object:
             content = part.model_dump_json()
             if content not in self._by_content:
@@ -112,7 +91,7 @@ class _Table:
         return self._by_object[id(part)]
 
 
-def pack_plan(plan: Plan) -> PlanDocument:
+def pack_plan(plan: model.Plan) -> PlanDocument:
     tables = {name: _Table() for name in ("environments", "servers", "clients", "links", "observe", "settings")}
     workloads = [_Table() for _ in plan.workloads]
     rows = tuple(
@@ -153,16 +132,16 @@ def pack_plan(plan: Plan) -> PlanDocument:
     )
 
 
-def unpack_plan(document: PlanDocument) -> Plan:
+def unpack_plan(document: PlanDocument) -> model.Plan:
     """A plan as it was written. pydantic's errors when a part cannot be read, or a place is none."""
     parts = document.treatments
-    environments = _join_parts(parts.environments, ResolvedEnvironment)
-    servers = _join_parts(parts.servers, MachineSpec)
-    clients = _join_parts(parts.clients, ResolvedClients)
-    links = _join_parts(parts.links, LinkSpec)
-    observe = _join_parts(parts.observe, ObserveSpec)
-    workloads = [_join_parts(table, ResolvedWorkload) for table in parts.workloads]
-    settings = _join_parts(parts.settings, Setting)
+    environments = _join_parts(parts.environments, model.ResolvedEnvironment)
+    servers = _join_parts(parts.servers, model.MachineSpec)
+    clients = _join_parts(parts.clients, model.ResolvedClients)
+    links = _join_parts(parts.links, model.LinkSpec)
+    observe = _join_parts(parts.observe, model.ObserveSpec)
+    workloads = [_join_parts(table, model.ResolvedWorkload) for table in parts.workloads]
+    settings = _join_parts(parts.settings, model.Setting)
     try:
         resolved = []
         for row in parts.rows:
@@ -173,7 +152,7 @@ def unpack_plan(document: PlanDocument) -> Plan:
             levels = {one.factor: one.level for one in set_by if one.factor is not None}
             levels["environment"] = environment.level
             resolved.append(
-                Resolved.model_construct(
+                model.Resolved.model_construct(
                     assignment={name: levels[name] for name in parts.factors if name in levels},
                     environment=environment,
                     server=_find_part(servers, row[1]),
@@ -189,7 +168,7 @@ def unpack_plan(document: PlanDocument) -> Plan:
         if {workload for workload, *_ in document.contrasts} - document.primaries.keys():
             raise IndexError("a contrast of no workload")
         contrasts = tuple(
-            ContrastPlan.model_construct(
+            model.ContrastPlan.model_construct(
                 workload=workload,
                 treatment=_find_part(resolved, treatment).assignment,
                 reference=_find_part(resolved, reference).assignment,
@@ -200,14 +179,14 @@ def unpack_plan(document: PlanDocument) -> Plan:
         )
     except (IndexError, ValueError):
         raise PydanticCustomError(damage.UNLIKE, "names a part that is not there") from None
-    return Plan.model_construct(
+    return model.Plan.model_construct(
         resolved=tuple(resolved),
         contrasts=contrasts,
         **{name: getattr(document, name) for name in _ALIKE},
     )
 
 
-T = TypeVar("T", bound=Frozen)
+T = TypeVar("T", bound=model.Frozen)
 
 
 def _join_parts(parts: Sequence[Part], kind: type[T]) -> list[T]:
@@ -222,13 +201,13 @@ def _find_part(parts: Sequence[Any], place: int) -> Any:
     return parts[place]
 
 
-def _read_plan(value: object) -> Plan:
-    return value if isinstance(value, Plan) else unpack_plan(PlanDocument.model_validate(value))
+def _read_plan(value: object) -> model.Plan:
+    return value if isinstance(value, model.Plan) else unpack_plan(PlanDocument.model_validate(value))
 
 
-def check_plan(plan: Plan, info: ValidationInfo) -> Plan:
+def check_plan(plan: model.Plan, info: ValidationInfo) -> model.Plan:
     """A plan of the study, which is read before: whoever counts its trials relies on that."""
-    study: Study | None = info.data.get("study")
+    study: model.Study | None = info.data.get("study")
     if study is not None:
         design = study.design
         named = tuple(workload.name for workload in study.workloads)
@@ -239,7 +218,7 @@ def check_plan(plan: Plan, info: ValidationInfo) -> Plan:
 
 
 WrittenPlan = Annotated[
-    Plan,
+    model.Plan,
     PlainSerializer(pack_plan, return_type=PlanDocument),
     PlainValidator(_read_plan),
     AfterValidator(check_plan),
@@ -265,21 +244,21 @@ def check_left_out(reasons: tuple[str, ...], info: ValidationInfo) -> tuple[str,
     return reasons
 
 
-class MachineFacts(Frozen):
+class MachineFacts(model.Frozen):
     """The probe's `facts.v1` of one machine, as found in the first boot of a treatment."""
 
-    treatment: Mapping[str, Level]
+    treatment: Mapping[str, model.Level]
     role: Literal["server", "client"]
     facts: Mapping[str, Any]
 
 
-class Manifest(Document):
+class Manifest(model.Document):
     """What was asked, what was planned, and with what: `manifest.json`."""
 
     schema_: Annotated[Literal["manifest.v2"], Field(alias="schema")] = "manifest.v2"
     run: str
     created: Annotated[str, AfterValidator(check_moment)]
-    study: Study
+    study: model.Study
     source: str
     """The study file's text."""
     overrides: tuple[str, ...] = ()
@@ -289,15 +268,15 @@ class Manifest(Document):
     plan: WrittenPlan
     trial_ids: str | None = None
     """`blocks.checksum_trial_ids` of the plan; None where a manifest of version 1 had blocks that are not made so."""
-    plugins: tuple[PluginVersion, ...] = ()
+    plugins: tuple[model.PluginVersion, ...] = ()
     """What the plan was made with; none in one of version 1."""
-    left_out: tuple[Mapping[str, Level], ...] = ()
+    left_out: tuple[Mapping[str, model.Level], ...] = ()
     """Treatments that this host cannot run and that `--available` left out, each with a `reason` in `left_out_why`."""
     left_out_why: Annotated[tuple[str, ...], AfterValidator(check_left_out), Field(validate_default=True)] = ()
     versions: Mapping[str, str]
     images: Mapping[str, str] = {}
     """Of ours that machines are made of: names to digests. All its boots have these, whatever is built meanwhile."""
-    packages: Mapping[str, Mapping[str, DebianPackage]] = {}
+    packages: Mapping[str, Mapping[str, model.DebianPackage]] = {}
     """Of Debian, that these images were made of, by name of image and package; none of an image of the user's own."""
     host: Mapping[str, Any]
     """The probe's `facts.v1` of the host."""
@@ -327,7 +306,7 @@ class Manifest(Document):
         )
         known: dict[object, MachineFacts] = {}
         for one in (*self.fairness, *told):
-            key = (identify_assignment(one.treatment), one.role)
+            key = (model.identify_assignment(one.treatment), one.role)
             if key not in known:
                 facts, problems = sift_facts(one.facts)
                 known[key] = one.model_copy(update={"facts": facts})

@@ -1,17 +1,61 @@
 """Which runs there are: those in a folder, and those put elsewhere, which an index in the state folder knows."""
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.model import Frozen, TrialStatus
-from nearmetal.store import journal
+from nearmetal.store import journal, runs
 from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 from nearmetal.store.progress import RunProgress
+from nearmetal.study.measurement_digest import digest_measurement
 from nearmetal.system.files import write_whole
+
+_HOST = (("processor", "model"), ("memory", "total_bytes"), ("kernel", "architecture"))
+"""Facts that a host keeps while its software changes."""
+
+
+def count_earlier_runs(folder: RunFolder) -> int:
+    """Runs beside this one that began before it, on a host of the same processor and memory, and measured the same.
+
+    Each draws a seed of its own, and may have another number of blocks.
+    Runs that were moved elsewhere or removed are not known. What cannot be read does not count.
+    """
+    mine = folder.read_manifest()
+    measured = digest_measurement(mine.study)
+    return sum(
+        one.created < mine.created and _find_host(one) == _find_host(mine) and digest_measurement(one.study) == measured
+        for one in _read_beside(folder.path.resolve(), mine.study.name)
+    )
+
+
+def _read_beside(path: Path, study: str) -> Iterator[Manifest]:
+    try:
+        places = runs.find_runs(path.parent)
+    except (BadInput, OSError):
+        return
+    named = re.compile(rb'"name":\s*' + re.escape(json.dumps(study, ensure_ascii=False).encode()))
+    for place in places:
+        other = RunFolder(place)
+        try:
+            # A manifest may hold a million trials: those of other studies are not parsed.
+            if place.resolve() != path and named.search((place / "manifest.json").read_bytes()):
+                yield other.read_manifest()
+        except (BadInput, OSError):
+            continue
+
+
+def _find_host(manifest: Manifest) -> tuple[Any, ...]:
+    groups = [manifest.host.get(group) for group, _ in _HOST]
+    return tuple(
+        group.get(name) if isinstance(group, Mapping) else None for group, (_, name) in zip(groups, _HOST, strict=True)
+    )
+
 
 _INDEX = "runs.json"
 

@@ -9,50 +9,36 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from nearmetal.model import (
-    Assignment,
-    BlockPlan,
-    ContrastPlan,
-    Description,
-    Frozen,
-    Level,
-    Look,
-    Plan,
-    Resolved,
-    ResolvedClients,
-    ResolvedEnvironment,
-    ResolvedWorkload,
-    Study,
-)
+from nearmetal import model
 from nearmetal.store import version_1
 from nearmetal.store.manifest import Manifest
 from nearmetal.study.blocks import checksum_trial_ids, plan_block
 from nearmetal.study.treatment_request import TreatmentRequest, TreatmentRequests, find_targets_of_run
 
-_UNDESCRIBED = Description(family=None, kernel=None, placement=None)
+_UNDESCRIBED = model.Description(family=None, kernel=None, placement=None)
 
 _HOST_OF_ITS_OWN = "ssh"
 """The kind of environment whose machines version 1 placed on a host called as their level."""
 
 
-class PlanV1(Frozen):
+class PlanV1(model.Frozen):
     study: str
     seed: int | None
-    treatments: tuple[Mapping[str, Level], ...]
-    contrasts: tuple[ContrastPlan, ...]
+    treatments: tuple[Mapping[str, model.Level], ...]
+    contrasts: tuple[model.ContrastPlan, ...]
     primaries: Mapping[str, str]
     level: float
-    looks: tuple[Look, ...] = ()
-    blocks: tuple[BlockPlan, ...]
+    looks: tuple[model.Look, ...] = ()
+    blocks: tuple[model.BlockPlan, ...]
 
 
-class ManifestV1(Frozen):
+class ManifestV1(model.Frozen):
     """What is other than in version 2; the rest is read as that has it."""
 
     model_config = ConfigDict(extra="allow")
 
     schema_: Annotated[Literal["manifest.v1"], Field(alias="schema")]
-    study: Study
+    study: model.Study
     plan: PlanV1
 
 
@@ -66,9 +52,9 @@ def upgrade_v1(document: object) -> Manifest:
     return Manifest.model_validate({**(old.model_extra or {}), "study": old.study, "plan": plan, "trial_ids": ids})
 
 
-def _upgrade_plan(study: Study, old: PlanV1) -> Plan:
+def _upgrade_plan(study: model.Study, old: PlanV1) -> model.Plan:
     asking = TreatmentRequests(study, find_targets_of_run(study))
-    return Plan(
+    return model.Plan(
         study=old.study,
         seed=old.seed,
         resolved=tuple(
@@ -85,13 +71,13 @@ def _upgrade_plan(study: Study, old: PlanV1) -> Plan:
     )
 
 
-def _resolve_treatment(study: Study, assignment: Assignment, asked: TreatmentRequest) -> Resolved:
+def _resolve_treatment(study: model.Study, assignment: model.Assignment, asked: TreatmentRequest) -> model.Resolved:
     server, client = (_resolve_environment(study, level) for level in (asked.environment, asked.clients.environment))
-    return Resolved(
+    return model.Resolved(
         assignment=assignment,
         environment=server,
         server=asked.machine.model_copy(update={"host": _name_host(study, server, asked.machine.host)}),
-        clients=ResolvedClients(
+        clients=model.ResolvedClients(
             environment=client,
             count=asked.clients.count,
             connect=asked.clients.connect,
@@ -101,7 +87,7 @@ def _resolve_treatment(study: Study, assignment: Assignment, asked: TreatmentReq
         link=asked.link,
         observe=asked.observe,
         workloads=tuple(
-            ResolvedWorkload(
+            model.ResolvedWorkload(
                 name=spec.name,
                 kind=spec.kind,
                 parameters=spec.parameters,
@@ -116,9 +102,9 @@ def _resolve_treatment(study: Study, assignment: Assignment, asked: TreatmentReq
     )
 
 
-def _resolve_environment(study: Study, level: str) -> ResolvedEnvironment:
+def _resolve_environment(study: model.Study, level: str) -> model.ResolvedEnvironment:
     spec = study.environment(level)
-    return ResolvedEnvironment(
+    return model.ResolvedEnvironment(
         level=level,
         kind=spec.kind,
         options=spec.options,
@@ -127,6 +113,6 @@ def _resolve_environment(study: Study, level: str) -> ResolvedEnvironment:
     )
 
 
-def _name_host(study: Study, environment: ResolvedEnvironment, written: str) -> str:
+def _name_host(study: model.Study, environment: model.ResolvedEnvironment, written: str) -> str:
     is_declared = environment.level in study.environments
     return environment.level if is_declared and environment.kind == _HOST_OF_ITS_OWN else written

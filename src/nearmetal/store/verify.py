@@ -15,8 +15,7 @@ from pydantic import Field
 from nearmetal.errors import BadInput
 from nearmetal.model import Artifact, Document, Frozen, Identity, Plan, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.store import journal
-from nearmetal.store.artifacts import hash_file
-from nearmetal.store.folder import AHEAD, NOT_AS_RECORDED, RunFolder
+from nearmetal.store.folder import AHEAD, NOT_AS_RECORDED, RunFolder, hash_file
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.progress import RunProgress
 from nearmetal.study.blocks import checksum_trial_ids, plan_block

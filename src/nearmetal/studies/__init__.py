@@ -3,7 +3,7 @@
 from importlib import resources
 
 from nearmetal.errors import BadInput
-from nearmetal.study.text import did_you_mean
+from nearmetal.study.error_messages import did_you_mean
 
 _FOLDER = resources.files(__package__)
 

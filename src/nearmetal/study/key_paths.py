@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.line_numbers import KeyPath
 
 QUOTES = "'\"`"
 _SHOWN = 100

@@ -9,26 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nearmetal import plugins
+from nearmetal import model, plugins
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.model import (
-    Assignment,
-    Description,
-    EnvironmentSpec,
-    Frozen,
-    HostSpec,
-    MachineSpec,
-    PluginVersion,
-    Resolved,
-    ResolvedClients,
-    ResolvedEnvironment,
-    ResolvedService,
-    ResolvedWorkload,
-    ServiceSpec,
-    Study,
-    Workload,
-    WorkloadSpec,
-)
 from nearmetal.study.factors import KnownNames, treatments_of
 from nearmetal.study.files import FileReader
 from nearmetal.study.treatment_request import TreatmentRequest, TreatmentRequests, find_targets
@@ -42,26 +24,26 @@ def installed_names() -> KnownNames:
 class Resolver:
     """Resolves treatments of one study. What several treatments have in common is one object."""
 
-    def __init__(self, study: Study, reader: FileReader | None = None) -> None:
+    def __init__(self, study: model.Study, reader: FileReader | None = None) -> None:
         """`reader` reads what the study carries along; without one, relative to the current directory."""
         self._study = study
         self._reader = reader or FileReader()
-        self._services: Mapping[str, ResolvedService] | None = None
+        self._services: Mapping[str, model.ResolvedService] | None = None
         self._asking = TreatmentRequests(study, find_targets(study, installed_names()))
-        self._environments: dict[tuple[str, int], ResolvedEnvironment] = {}
-        self._servers: dict[tuple[object, ...], MachineSpec] = {}
-        self._clients: dict[tuple[object, ...], ResolvedClients] = {}
-        self._workloads: dict[int, tuple[ResolvedWorkload, ...]] = {}
+        self._environments: dict[tuple[str, int], model.ResolvedEnvironment] = {}
+        self._servers: dict[tuple[object, ...], model.MachineSpec] = {}
+        self._clients: dict[tuple[object, ...], model.ResolvedClients] = {}
+        self._workloads: dict[int, tuple[model.ResolvedWorkload, ...]] = {}
 
-    def ask_treatment(self, assignment: Assignment) -> TreatmentRequest:
+    def ask_treatment(self, assignment: model.Assignment) -> TreatmentRequest:
         """What a combination asks for, as the study writes it. pydantic's ValidationError."""
         return self._asking.ask_treatment(assignment)
 
-    def resolve_treatment(self, assignment: Assignment) -> Resolved:
+    def resolve_treatment(self, assignment: model.Assignment) -> model.Resolved:
         """BadInput when a machine cannot be what its treatments want; HostCannot when a plugin cannot be loaded."""
         asked = self._asking.ask_treatment(assignment)
         environment = self._resolve_environment(asked.environment, asked.machine)
-        return Resolved.model_construct(
+        return model.Resolved.model_construct(
             assignment=assignment,
             environment=environment,
             server=self._resolve_server(asked, environment),
@@ -74,13 +56,13 @@ class Resolver:
             settings=asked.settings,
         )
 
-    def _resolve_environment(self, level: str, spec: MachineSpec) -> ResolvedEnvironment:
+    def _resolve_environment(self, level: str, spec: model.MachineSpec) -> model.ResolvedEnvironment:
         key = (level, id(spec))  # the tables that were asked for stay as long as this does
         if key not in self._environments:
             self._environments[key] = resolve_environment(self._study, level, spec)
         return self._environments[key]
 
-    def _resolve_server(self, asked: TreatmentRequest, environment: ResolvedEnvironment) -> MachineSpec:
+    def _resolve_server(self, asked: TreatmentRequest, environment: model.ResolvedEnvironment) -> model.MachineSpec:
         treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
         key = (id(asked.machine), environment.level, treatments)
         if key not in self._servers:
@@ -93,7 +75,7 @@ class Resolver:
             self._servers[key] = spec
         return self._servers[key]
 
-    def _resolve_clients(self, asked: TreatmentRequest) -> ResolvedClients:
+    def _resolve_clients(self, asked: TreatmentRequest) -> model.ResolvedClients:
         clients = asked.clients
         treatments = tuple((name, type(level), level) for name, level in asked.treatments.items())
         key = (id(clients), id(asked.client), treatments)
@@ -104,7 +86,7 @@ class Resolver:
             provisions = plugins.load("environments", environment.kind).provisions
             provision = "boot" if "boot" in provisions else provisions[0]
             hosts = clients.hosts if environment.description.host is None else (environment.level,)
-            self._clients[key] = ResolvedClients(
+            self._clients[key] = model.ResolvedClients(
                 environment=environment.model_copy(update={"provision": provision}),
                 machine=machine,
                 has_own_cpus=machine is not None and (asked.is_same or clients.vcpus is not None),
@@ -118,7 +100,7 @@ class Resolver:
             )
         return self._clients[key]
 
-    def _shape_client(self, asked: TreatmentRequest) -> MachineSpec | None:
+    def _shape_client(self, asked: TreatmentRequest) -> model.MachineSpec | None:
         """What each client is, shaped by the treatments that are of clients too."""
         spec = asked.client
         if spec is None:
@@ -129,12 +111,12 @@ class Resolver:
                 spec = treatment.shape(spec, level)
         return spec
 
-    def _resolve_workloads(self, workloads: tuple[WorkloadSpec, ...]) -> tuple[ResolvedWorkload, ...]:
+    def _resolve_workloads(self, workloads: tuple[model.WorkloadSpec, ...]) -> tuple[model.ResolvedWorkload, ...]:
         if id(workloads) not in self._workloads:
             self._workloads[id(workloads)] = tuple(resolve_workload(one, self._reader) for one in workloads)
         return self._workloads[id(workloads)]
 
-    def _resolved_services(self) -> Mapping[str, ResolvedService]:
+    def _resolved_services(self) -> Mapping[str, model.ResolvedService]:
         if self._services is None:
             self._services = {
                 name: resolve_service(name, spec, self._reader) for name, spec in self._study.services.items()
@@ -142,20 +124,32 @@ class Resolver:
         return self._services
 
 
-def build_workload(spec: WorkloadSpec | ResolvedWorkload) -> Workload:
-    """A workload from its entry. pydantic's ValidationError when a parameter does not fit."""
-    return plugins.load("workloads", spec.kind)(validate_parameters(spec))
+def build_workload(spec: model.WorkloadSpec | model.ResolvedWorkload) -> model.Workload:
+    """A workload from its entry. pydantic's ValidationError when a parameter does not fit; HostCannot when its kind is
+    judged by a response that it does not give."""
+    return _make_workload(spec.kind, validate_parameters(spec))
 
 
-def validate_parameters(spec: WorkloadSpec | ResolvedWorkload) -> Frozen:
+def _make_workload(kind: str, parameters: model.Frozen) -> model.Workload:
+    workload = plugins.load("workloads", kind)(parameters)
+    if workload.primary not in workload.responses:
+        raise HostCannot(
+            f"workloads of kind {kind!r} have no response {workload.primary!r}, which is their `primary`",
+            remedy=f"ask whoever made the package {plugins.package_of('workloads', kind)}: `primary` is one of "
+            f"{', '.join(workload.responses) or 'its `responses`'} (docs/extending.md)",
+        )
+    return workload
+
+
+def validate_parameters(spec: model.WorkloadSpec | model.ResolvedWorkload) -> model.Frozen:
     """A workload's parameters, as its kind declares them. pydantic's ValidationError."""
     kind = plugins.load("workloads", spec.kind)
     return kind.Parameters.model_validate(dict(spec.parameters), context=AS_WRITTEN)
 
 
-def resolve_service(name: str, spec: ServiceSpec, reader: FileReader) -> ResolvedService:
+def resolve_service(name: str, spec: model.ServiceSpec, reader: FileReader) -> model.ResolvedService:
     """A service with its files as they are now. BadInput when one cannot be read."""
-    return ResolvedService(
+    return model.ResolvedService(
         start=spec.start,
         port=spec.port,
         env=spec.env,
@@ -168,28 +162,28 @@ def resolve_service(name: str, spec: ServiceSpec, reader: FileReader) -> Resolve
     )
 
 
-def collect_services(parameters: Frozen) -> tuple[str, ...]:
+def collect_services(parameters: model.Frozen) -> tuple[str, ...]:
     return tuple(getattr(parameters, "asked_services", ()))
 
 
-def lengthen_load(spec: WorkloadSpec | ResolvedWorkload, seconds: int) -> Mapping[str, Any] | None:
+def lengthen_load(spec: model.WorkloadSpec | model.ResolvedWorkload, seconds: int) -> Mapping[str, Any] | None:
     """The parameters of a workload whose load goes on for so long; None if its kind makes no such load."""
     lengthen = getattr(validate_parameters(spec), "lengthen", None)
     found: Mapping[str, Any] | None = None if lengthen is None else lengthen(spec.parameters, seconds)
     return found
 
 
-def collect_ports(parameters: Frozen) -> tuple[int, ...]:
+def collect_ports(parameters: model.Frozen) -> tuple[int, ...]:
     """The ports on which servers of nearmetal's own listen for a workload with these parameters."""
     return tuple(getattr(parameters, "own_ports", ()))
 
 
-def resolve_workload(spec: WorkloadSpec, reader: FileReader | None = None) -> ResolvedWorkload:
+def resolve_workload(spec: model.WorkloadSpec, reader: FileReader | None = None) -> model.ResolvedWorkload:
     """A workload with its files as they are now. BadInput when one cannot be read."""
     parameters = validate_parameters(spec)
     files: tuple[str, ...] = getattr(parameters, "carried_files", ())
-    workload = plugins.load("workloads", spec.kind)(parameters)
-    return ResolvedWorkload(
+    workload = _make_workload(spec.kind, parameters)
+    return model.ResolvedWorkload(
         name=spec.name,
         kind=spec.kind,
         parameters=_pin_files(spec.parameters, parameters),
@@ -203,31 +197,35 @@ def resolve_workload(spec: WorkloadSpec, reader: FileReader | None = None) -> Re
     )
 
 
-def _pin_files(written: Mapping[str, Any], parameters: Frozen) -> Mapping[str, Any]:
+def _pin_files(written: Mapping[str, Any], parameters: model.Frozen) -> Mapping[str, Any]:
     """What a workload is asked for, with the checksums of its files if it has any."""
     pin = getattr(parameters, "pin_files", None)
     return written if pin is None else pin(written)
 
 
-def _tell_variant(parameters: Frozen) -> str:
+def _tell_variant(parameters: model.Frozen) -> str:
     chosen = getattr(parameters, "test", None) or getattr(parameters, "mode", None)
     delayed = "delayed" if getattr(parameters, "delay", None) else None
     return ", ".join(str(one) for one in (chosen, delayed) if one)
 
 
-def resolve_treatments(study: Study, reader: FileReader | None = None) -> tuple[Resolved, ...]:
+def resolve_treatments(study: model.Study, reader: FileReader | None = None) -> tuple[model.Resolved, ...]:
     """Every treatment of a study, resolved, in the order of the study. BadInput, HostCannot."""
     return tuple(map(Resolver(study, reader).resolve_treatment, treatments_of(study)))
 
 
-def resolve_environment(study: Study, level: str, spec: MachineSpec | None = None) -> ResolvedEnvironment:
+def resolve_environment(
+    study: model.Study, level: str, spec: model.MachineSpec | None = None
+) -> model.ResolvedEnvironment:
     """A level of `environment`, with what its kind says of its machines. HostCannot when the kind describes none."""
     environment = study.environment(level)
     given = environment.model_copy(update={"provision": study.provision_of(environment)})
     return resolve_alone(given, spec or study.machine, level)
 
 
-def resolve_alone(environment: EnvironmentSpec, spec: MachineSpec, level: str = "") -> ResolvedEnvironment:
+def resolve_alone(
+    environment: model.EnvironmentSpec, spec: model.MachineSpec, level: str = ""
+) -> model.ResolvedEnvironment:
     """An environment that is in no study, called as its kind unless it has another name. HostCannot."""
     plugin = plugins.load("environments", environment.kind)
     try:
@@ -238,14 +236,14 @@ def resolve_alone(environment: EnvironmentSpec, spec: MachineSpec, level: str = 
         remedy = "docs/environments.md says what each kind takes"
         raise BadInput(what, f"environments.{level or environment.kind}", remedy) from None
     described = plugin.describe(environment.options, spec)
-    if not isinstance(described, Description) or described.family is None:
+    if not isinstance(described, model.Description) or described.family is None:
         package = plugins.package_of("environments", environment.kind)
         raise HostCannot(
             f"environments of kind {environment.kind!r} do not describe of which family their machines are",
             f"environments.{level}",
             f"ask whoever made the package {package}: `describe` returns a Description (docs/extending.md)",
         )
-    return ResolvedEnvironment(
+    return model.ResolvedEnvironment(
         level=level or environment.kind,
         kind=environment.kind,
         options=environment.options,
@@ -254,13 +252,13 @@ def resolve_alone(environment: EnvironmentSpec, spec: MachineSpec, level: str = 
     )
 
 
-def collect_hosts(study: Study) -> Mapping[str, HostSpec]:
+def collect_hosts(study: model.Study) -> Mapping[str, model.HostSpec]:
     """How each host of a study is reached, by its name: those of [hosts], and machines that are hosts of their own."""
     described = {name: resolve_environment(study, name).description.host for name in study.environments}
     return {**study.hosts, **{name: host for name, host in described.items() if host is not None}}
 
 
-def find_one_under_two_names(study: Study) -> list[tuple[str, str]]:
+def find_one_under_two_names(study: model.Study) -> list[tuple[str, str]]:
     """Levels of `environment` that say the same of one machine of the user's: their comparison is an A/A on it."""
     levels = [str(level) for level in study.factors["environment"].levels]
     ones = [level for level in levels if resolve_environment(study, level).description.is_one]
@@ -272,7 +270,7 @@ def find_one_under_two_names(study: Study) -> list[tuple[str, str]]:
     ]
 
 
-def collect_plugins(resolved: Iterable[Resolved]) -> tuple[PluginVersion, ...]:
+def collect_plugins(resolved: Iterable[model.Resolved]) -> tuple[model.PluginVersion, ...]:
     """Every plugin that treatments need, and the package that provides it."""
     needed: dict[tuple[plugins.Group, str], None] = {}
     for one in resolved:
@@ -283,10 +281,10 @@ def collect_plugins(resolved: Iterable[Resolved]) -> tuple[PluginVersion, ...]:
     return tuple(_read_version(group, name) for group, name in needed)
 
 
-def _read_version(group: plugins.Group, name: str) -> PluginVersion:
+def _read_version(group: plugins.Group, name: str) -> model.PluginVersion:
     package = plugins.package_of(group, name) or "nearmetal"
     try:
         installed = version(package)
     except PackageNotFoundError:  # an entry point without a distribution, known by its module alone
         installed = "unknown"
-    return PluginVersion(group=group, plugin=name, distribution=package, version=installed)
+    return model.PluginVersion(group=group, plugin=name, distribution=package, version=installed)

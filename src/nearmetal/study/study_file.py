@@ -13,8 +13,7 @@ from nearmetal.model import PRETENDED, Study
 from nearmetal.study.checks import check
 from nearmetal.study.checks.hosts import place_roles
 from nearmetal.study.checks.levels import list_unknown_settings
-from nearmetal.study.lines import KeyPath
-from nearmetal.study.text import (
+from nearmetal.study.error_messages import (
     DEEPEST,
     StudyText,
     did_you_mean,
@@ -24,6 +23,7 @@ from nearmetal.study.text import (
     refuse_what_nothing_takes,
     show_value,
 )
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.units import AS_WRITTEN
 
 

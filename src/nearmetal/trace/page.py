@@ -6,14 +6,14 @@ from heapq import heappop, heappush
 from html import escape
 
 from nearmetal.report import figures, palette, words
-from nearmetal.report.charts import NARROW, WIDE
+from nearmetal.report.charts.grammar import NARROW, WIDE
 from nearmetal.report.charts.ladder import draw_ladder
 from nearmetal.report.charts.requests import UNANSWERED, Bar, draw_timeline
 from nearmetal.report.drawing import draw_svg
 from nearmetal.report.page import make_policy, read_script, render_style
 from nearmetal.trace import ladder as text
-from nearmetal.trace.chosen import ChosenRequest
 from nearmetal.trace.events import SERVER, Events, Line, given_up
+from nearmetal.trace.request_choice import ChosenRequest
 from nearmetal.trace.summary import TraceTable
 
 MOST = 2000

@@ -6,8 +6,8 @@ from pathlib import PurePath
 from typing import Any
 
 from nearmetal.report import figures
-from nearmetal.trace.chosen import ChosenRequest
 from nearmetal.trace.events import measure_total, name_request
+from nearmetal.trace.request_choice import ChosenRequest
 
 
 @dataclass(frozen=True)

@@ -11,22 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from nearmetal import model
 from nearmetal.errors import TimedOut, ToolFailed
 from nearmetal.lab.commands import process
-from nearmetal.model import (
-    COSTS,
-    Better,
-    CommandWord,
-    Completed,
-    Frozen,
-    Machine,
-    Measurement,
-    Name,
-    ResponseKind,
-    Scale,
-    Stage,
-    Warned,
-)
 from nearmetal.model.services import FileText
 from nearmetal.study.levels import format_level
 from nearmetal.workloads._parameters import Time
@@ -73,7 +60,7 @@ def _to_word(value: object) -> object:
     return format_level(value) if isinstance(value, bool | int | float) else value
 
 
-Word = Annotated[CommandWord, BeforeValidator(_to_word)]
+Word = Annotated[model.CommandWord, BeforeValidator(_to_word)]
 
 
 def _check_pattern(value: str) -> str:
@@ -102,14 +89,14 @@ def _check_place(match: str | None, path: str | None) -> None:
         )
 
 
-class ResponsePattern(Frozen):
+class ResponsePattern(model.Frozen):
     """One number in what a program prints, and the response that it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     unit: Unit = ""
-    better: Better
-    scale: Scale = "ratio"
+    better: model.Better
+    scale: model.Scale = "ratio"
     match: Pattern | None = None
     json_: JsonPath = None
 
@@ -119,28 +106,28 @@ class ResponsePattern(Frozen):
         return self
 
     @property
-    def kind(self) -> ResponseKind:
-        return ResponseKind(unit=self.unit, better=self.better, scale=self.scale)
+    def kind(self) -> model.ResponseKind:
+        return model.ResponseKind(unit=self.unit, better=self.better, scale=self.scale)
 
 
 _OF_ONE = tuple(ResponsePattern.model_fields)
 
 
-class CommandParameters(Frozen):
+class CommandParameters(model.Frozen):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     argv: Annotated[tuple[Word, ...], Field(min_length=1)]
     on: Literal["server", "client"] = "server"
-    services: tuple[Name, ...] = ()
+    services: tuple[model.Name, ...] = ()
     """Of the study's: they run on each server meanwhile."""
     files: tuple[FileText, ...] = ()
     """What is put into each machine before."""
-    response: Name | None = None
-    responses: Mapping[Name, ResponsePattern] = {}
+    response: model.Name | None = None
+    responses: Mapping[model.Name, ResponsePattern] = {}
     """Several, in place of `response` and its keys; the first is the primary one."""
     unit: Unit = ""
-    better: Better | None = None
-    scale: Scale = "ratio"
+    better: model.Better | None = None
+    scale: model.Scale = "ratio"
     match: Pattern | None = None
     json_: JsonPath = None
     duration: Time = 10.0
@@ -167,7 +154,7 @@ class CommandParameters(Frozen):
             _check_place(self.match, self.json_)
             if self.better is None:
                 raise ValueError('say which numbers are better: better = "higher", or "lower"')
-        taken = next((name for name in (self.response, *self.responses) if name in COSTS), None)
+        taken = next((name for name in (self.response, *self.responses) if name in model.COSTS), None)
         if taken is not None:
             raise ValueError(f"every trial has a response {taken!r} already: choose another name")
         if self.timeout is not None and self.timeout < self.duration:
@@ -195,7 +182,7 @@ class CommandParameters(Frozen):
 
 class Command:
     kind: ClassVar[str] = "command"
-    Parameters: ClassVar[type[Frozen]] = CommandParameters
+    Parameters: ClassVar[type[model.Frozen]] = CommandParameters
 
     preparing = 0.0
 
@@ -207,13 +194,13 @@ class Command:
         self.duration = parameters.duration
         self.limit = parameters.limit
 
-    async def prepare(self, stage: Stage) -> None:
+    async def prepare(self, stage: model.Stage) -> None:
         """Nothing is started: the machine, or the command itself, brings what it needs."""
 
-    async def finish(self, stage: Stage) -> None:
+    async def finish(self, stage: model.Stage) -> None:
         """Nothing was started."""
 
-    async def run(self, stage: Stage) -> Measurement:
+    async def run(self, stage: model.Stage) -> model.Measurement:
         commands = [
             (machine, [word.replace(SERVER, server.address) for word in self._parameters.argv])
             for machine, server in self._list_places(stage)
@@ -227,25 +214,25 @@ class Command:
         for name, reading in self._parameters.readings.items():
             values = tuple([await read_value(reading, one, machine.name) for machine, one in outputs])
             responses[name] = reading.kind.of(fmean(values), by_client=values if len(values) > 1 else None)
-        return Measurement(
+        return model.Measurement(
             responses=responses,
             events=len(outputs),
             warnings=tuple(
-                Warned(code="left-running", text=f"{left} {machine.name}: {', '.join(one.left)[:200]}")
+                model.Warned(code="left-running", text=f"{left} {machine.name}: {', '.join(one.left)[:200]}")
                 for machine, one in outputs
                 if one.left
             ),
             artifacts=_make_artifacts([one for _, one in outputs]),
         )
 
-    def _list_places(self, stage: Stage) -> list[tuple[Machine, Machine]]:
+    def _list_places(self, stage: model.Stage) -> list[tuple[model.Machine, model.Machine]]:
         """Each machine that the command runs on, and the server that `$server` means there."""
         if self._parameters.on == "server":
             return [(server, server) for server in stage.servers]
         return [(client, stage.facing(index)) for index, client in enumerate(stage.clients)]
 
 
-async def read_value(reading: ResponsePattern, ended: Completed, where: str) -> float:
+async def read_value(reading: ResponsePattern, ended: model.Completed, where: str) -> float:
     """The number in a program's output. ToolFailed when there is none, or it is not finite."""
     if len(ended.stdout) > LARGEST:
         raise ToolFailed(f"the command printed {len(ended.stdout)} bytes; {LARGEST} are read", where)
@@ -254,7 +241,7 @@ async def read_value(reading: ResponsePattern, ended: Completed, where: str) -> 
     return _at_path(reading.json_ or "", ended.stdout, where)
 
 
-def _make_artifacts(ended: Sequence[Completed]) -> dict[str, bytes]:
+def _make_artifacts(ended: Sequence[model.Completed]) -> dict[str, bytes]:
     return {
         f"command-{index}.{stream}": text
         for index, one in enumerate(ended)

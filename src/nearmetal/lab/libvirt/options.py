@@ -9,7 +9,7 @@ from pydantic import Field, IPvAnyAddress, field_validator, model_validator
 
 from nearmetal.lab.libvirt.virsh import Connection
 from nearmetal.model import Frozen, HostSpec, Site
-from nearmetal.model.words import LoginName
+from nearmetal.model.base import LoginName
 
 _OF_OURS = ("machine",)
 _OF_YOURS = ("login", "data", "key", "host_key")

@@ -15,7 +15,7 @@ from nearmetal.observers.capture import counters as capture_counters
 from nearmetal.observers.capture.taps import Tap, make_tap
 from nearmetal.system.temporary import temporary_folder
 from nearmetal.trace import analyser, events
-from nearmetal.trace.figures import make_figures
+from nearmetal.trace.record_figures import make_figures
 
 SETTLE = 1.1
 """Seconds after the measuring until tcpdump is told to end: it is handed packets by the second."""

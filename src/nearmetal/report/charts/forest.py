@@ -8,9 +8,9 @@ from typing import Any, Literal
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import Axis
 from nearmetal.report.charts.grammar import Spec, lie_along, make_chart, make_field, make_layer, own_colour, same_scale
-from nearmetal.report.charts.rows import Row, Rows, draw_grid, draw_headings, place_heading
-from nearmetal.report.charts.text import measure_text
-from nearmetal.report.charts.tips import join_tip
+from nearmetal.report.charts.labelled_rows import Row, Rows, draw_grid, draw_headings, place_heading
+from nearmetal.report.charts.text_width import measure_text
+from nearmetal.report.charts.tooltips import join_tip
 
 _MOST = sys.float_info.max
 """A specification has no word for what is infinite; whatever it is, it lies beyond the axis."""
@@ -192,19 +192,16 @@ def _place_arm(arm: ForestRow, axis: Axis) -> Row:
 
 
 def _draw_points(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Iterable[Spec]:
-    shapes: tuple[tuple[str, Spec], ...] = (
-        ("different", {"shape": "circle", "filled": True, "size": 90}),
-        ("equivalent", {"shape": "diamond", "filled": True, "size": 110}),
-        ("undecided", {"shape": "circle", "filled": False, "size": 80, "strokeWidth": 2, "fill": palette.PAPER}),
-    )
-    (least, most) = x["scale"]["domain"]
-    for verdict, look in shapes:
-        chosen = [row for row in rows if _shape(row["verdict"]) == verdict and least <= row["estimate"] <= most]
+    undecided: Spec = {"shape": "circle", "filled": False, "size": 80, "strokeWidth": 2, "fill": palette.PAPER}
+    shapes: Mapping[str, Spec] = {
+        "different": {"shape": "circle", "filled": True, "size": 90},
+        "equivalent": {"shape": "diamond", "filled": True, "size": 110},
+    }
+    least, most = x["scale"]["domain"]
+    inside = [row for row in rows if least <= row["estimate"] <= most]
+    for verdict, look in (*shapes.items(), ("", undecided)):
+        chosen = [row for row in inside if (row["verdict"] if row["verdict"] in shapes else "") == verdict]
         yield make_layer(chosen, {"type": "point", **look}, x=x, y=y, color=own_colour())
-
-
-def _shape(verdict: str) -> str:
-    return verdict if verdict in ("different", "equivalent") else "undecided"
 
 
 def _draw_beyond(rows: Sequence[Mapping[str, Any]], axis: Axis, x: Spec, y: Spec) -> Iterable[Spec]:

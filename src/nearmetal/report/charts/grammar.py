@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from nearmetal.report import palette
 from nearmetal.report.charts.axes import Axis
-from nearmetal.report.charts.text import BREAK, SIZE, measure_text, wrap_text
+from nearmetal.report.charts.text_width import BREAK, SIZE, measure_text, wrap_text
 
 Spec = dict[str, Any]
 
@@ -72,7 +72,7 @@ def make_chart(
 
 
 def make_layer(rows: Iterable[Mapping[str, Any]], mark: Spec, **encoding: Spec) -> Spec:
-    """Marks of one kind. If the rows have a `tip` (see tips.py) each mark carries its own, else the marks are mute."""
+    """Marks of one kind. If rows have a `tip` (see tooltips.py) each mark carries its own, else the marks are mute."""
     values = list(rows)
     if values and "tip" in values[0]:
         encoding["description"] = make_field("tip", "nominal")

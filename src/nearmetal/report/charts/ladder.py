@@ -11,7 +11,7 @@ from typing import Any
 
 from nearmetal.report import figures, palette
 from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer, own_colour
-from nearmetal.report.charts.tips import join_tip
+from nearmetal.report.charts.tooltips import join_tip
 
 _WIDTH, _HEIGHT = HALF - 12, 250
 _CLIENT, _SERVER = 162.0, 237.0

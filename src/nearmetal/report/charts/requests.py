@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nearmetal.report import figures, palette
 from nearmetal.report.charts.grammar import WIDE, Spec, make_chart, make_field, make_layer
-from nearmetal.report.charts.tips import join_tip
+from nearmetal.report.charts.tooltips import join_tip
 
 UNANSWERED = "unanswered"
 """Until the connection closed; where that was not seen, a mark: nothing tells how long it was waited for."""

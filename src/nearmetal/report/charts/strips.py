@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from nearmetal.report import figures, palette
 from nearmetal.report.charts.axes import linear_ticks, log_ticks
 from nearmetal.report.charts.grammar import HALF, Spec, make_chart, make_field, make_layer, own_colour, same_scale
-from nearmetal.report.charts.rows import Row, Rows
-from nearmetal.report.charts.tips import join_tip
+from nearmetal.report.charts.labelled_rows import Row, Rows
+from nearmetal.report.charts.tooltips import join_tip
 
 _DRAWN_ONE_BY_ONE = 60
 """More values than this in one strip cannot be told apart: quartiles and 5 to 95 % are drawn instead."""

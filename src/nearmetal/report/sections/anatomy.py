@@ -7,25 +7,15 @@ from statistics import NormalDist
 from typing import Any
 
 from nearmetal.analysis.attribution import attributed
+from nearmetal.analysis.covariates import OF_PACKETS
 from nearmetal.analysis.responses import pairs_of
-from nearmetal.analysis.traits import OF_PACKETS
-from nearmetal.report import figures, words
-from nearmetal.report.anatomy import (
-    CapturedTreatment,
-    has_several_clients,
-    is_observed,
-    list_captured,
-    list_problems,
-    list_streams,
-    read_document,
-    without_requests,
-)
+from nearmetal.report import anatomy, figures, words
 from nearmetal.report.blocks import LONG, Badge, Block, Chart, Column, Notice, Panel, Paragraph, Quantity, Table, Value
 from nearmetal.report.charts.ladder import draw_ladder
-from nearmetal.report.charts.sizes import Bucket, draw_sizes
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.charts.segment_sizes import Bucket, draw_sizes
+from nearmetal.report.explanations import badge_difference, list_values, show_difference
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, make_columns
-from nearmetal.report.why_figures import badge_difference, list_values, show_difference
 
 _DRAWN = 12
 """Of more treatments and workloads than this the tables tell alone."""
@@ -76,7 +66,7 @@ class _Held:
     interval: tuple[Value, ...] = ()
 
 
-def show_injected(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Table | Paragraph]:
+def show_injected(found: Sequence[anatomy.CapturedTreatment], report: ReportInput) -> Iterator[Table | Paragraph]:
     """A table, if any treatment asked for such a thing: of requests, and of streams."""
     alpha = report.manifest.study.design.alpha
     shares = [held for one in found for held in _of_link(one, report, alpha)]
@@ -106,7 +96,7 @@ def show_injected(found: Sequence[CapturedTreatment], report: ReportInput) -> It
         )
 
 
-def _of_link(one: CapturedTreatment, report: ReportInput, alpha: float) -> Iterator[_Held]:
+def _of_link(one: anatomy.CapturedTreatment, report: ReportInput, alpha: float) -> Iterator[_Held]:
     link = report.asked(one.treatment).link
     # Means are over those that have it: not all may.
     crossed = one.figures.get("crossed", 0.0) * one.crossing
@@ -121,7 +111,7 @@ def _of_link(one: CapturedTreatment, report: ReportInput, alpha: float) -> Itera
         yield _Held(list_arm(one.workload, one.treatment, report), what, share, seen, confirmed, tuple(interval))
 
 
-def _of_writes(one: CapturedTreatment, report: ReportInput) -> Iterator[_Held]:
+def _of_writes(one: anatomy.CapturedTreatment, report: ReportInput) -> Iterator[_Held]:
     asked = report.parameter(one.treatment, one.workload, "writes")
     if not isinstance(asked, str) or asked.startswith("1x"):
         return
@@ -155,12 +145,12 @@ def wilson_interval(count: float, whole: float, alpha: float) -> tuple[float, fl
 
 
 def _render(report: ReportInput) -> Contents | None:
-    if not is_observed(report):
+    if not anatomy.is_observed(report):
         return None
-    found = list_captured(report)
-    missing = list(list_problems(report))
-    blocks: list[Block] = [Notice(text, "warning") for text in without_requests(report, found)]
-    asked = list(show_injected([*found, *list_streams(report)], report))
+    found = anatomy.list_captured(report)
+    missing = list(anatomy.list_problems(report))
+    blocks: list[Block] = [Notice(text, "warning") for text in anatomy.without_requests(report, found)]
+    asked = list(show_injected([*found, *anatomy.list_streams(report)], report))
     if not found and not missing and not blocks and not asked:
         return None
     if missing:
@@ -184,7 +174,7 @@ def _render(report: ReportInput) -> Contents | None:
     return _LEAD, blocks
 
 
-def _draw_ladders(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Chart]:
+def _draw_ladders(found: Sequence[anatomy.CapturedTreatment], report: ReportInput) -> Iterator[Chart]:
     drawn = [one for one in found if len(one.events) > 1]
     if not drawn or len(found) > _DRAWN:
         return
@@ -213,9 +203,9 @@ def _draw_ladders(found: Sequence[CapturedTreatment], report: ReportInput) -> It
     yield Chart("anatomy", caption, description, panels)
 
 
-def _show_distributions(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Block]:
+def _show_distributions(found: Sequence[anatomy.CapturedTreatment], report: ReportInput) -> Iterator[Block]:
     """Of the typical trials alone, whose documents are read."""
-    told = [(one, told) for one in found if (told := read_document(one.typical, report)) is not None]
+    told = [(one, told) for one in found if (told := anatomy.read_document(one.typical, report)) is not None]
     if not told:
         return
     if len(found) <= _DRAWN:
@@ -224,14 +214,16 @@ def _show_distributions(found: Sequence[CapturedTreatment], report: ReportInput)
     yield _make_spreads("anatomy-phases", "phase", "longest", _PHASES, _TIMED, told, report)
 
 
-def _show_sizes(told: Sequence[tuple[CapturedTreatment, Mapping[str, Any]]], report: ReportInput) -> Iterator[Block]:
+def _show_sizes(
+    told: Sequence[tuple[anatomy.CapturedTreatment, Mapping[str, Any]]], report: ReportInput
+) -> Iterator[Block]:
     """Segments by size; where all are of one, a sentence: a picture would be a single bar."""
     buckets = [(one, [Bucket(b["from"], b["to"], b["count"]) for b in trace["server"]["sizes"]]) for one, trace in told]
     spans = sorted({(bucket.first, bucket.last) for _, some in buckets for bucket in some})
     if not spans:
         return
     (first, last), (largest, _) = spans[0], spans[-1]
-    which = _TYPICAL + (", to its first client alone" if has_several_clients([one for one, _ in told]) else "")
+    which = _TYPICAL + (", to its first client alone" if anatomy.has_several_clients([one for one, _ in told]) else "")
     if first == largest:
         yield Paragraph(f"All segments of servers carry {first:,} to {last:,} bytes, in {which}.")
         return
@@ -252,7 +244,7 @@ def _make_spreads(
     largest: str,
     listed: Sequence[tuple[str, str, str]],
     caption: str,
-    told: Sequence[tuple[CapturedTreatment, Mapping[str, Any]]],
+    told: Sequence[tuple[anatomy.CapturedTreatment, Mapping[str, Any]]],
     report: ReportInput,
 ) -> Table:
     """Of each treatment's typical trial the distributions over its requests."""
@@ -269,7 +261,7 @@ def _make_spreads(
             if spread and spread["count"]:
                 values = (_make_value(spread[at], key) for at in ("median", "p90", "p99", "max"))
                 rows.append((*list_arm(one.workload, one.treatment, report), title, *values, spread["count"]))
-    alone = ", its first client's alone" if has_several_clients([one for one, _ in told]) else ""
+    alone = ", its first client's alone" if anatomy.has_several_clients([one for one, _ in told]) else ""
     caption = f"{caption}, over the requests of {_TYPICAL}{alone}"
     return Table(name, caption, columns, tuple(rows), folded=len(rows) > LONG)
 
@@ -310,8 +302,8 @@ _HOW_COUNTED = (
 )
 
 
-def _show_packets(found: Sequence[CapturedTreatment], report: ReportInput) -> Iterator[Block]:
-    means = "means over trials and clients" if has_several_clients(found) else "means over trials"
+def _show_packets(found: Sequence[anatomy.CapturedTreatment], report: ReportInput) -> Iterator[Block]:
+    means = "means over trials and clients" if anatomy.has_several_clients(found) else "means over trials"
     yield Paragraph(_HOW_COUNTED)
     yield _make_table("anatomy-packets", f"What each request took, {means}", _EACH, 1, found, report)
     mishaps = f"What became of it, for each thousand requests, {means}"
@@ -323,7 +315,7 @@ def _make_table(
     caption: str,
     listed: Sequence[tuple[str, str]],
     of: int,
-    found: Sequence[CapturedTreatment],
+    found: Sequence[anatomy.CapturedTreatment],
     report: ReportInput,
 ) -> Table:
     there = [(title, key) for title, key in listed if any(key in one.figures for one in found)]
@@ -343,7 +335,7 @@ def _make_table(
     return Table(name, caption, columns, rows, folded=len(rows) > LONG)
 
 
-def _make_figure(one: CapturedTreatment, key: str, of: int) -> Value:
+def _make_figure(one: anatomy.CapturedTreatment, key: str, of: int) -> Value:
     """Counts of a whole trial are told for each request here."""
     if key not in one.figures:
         return None
@@ -361,9 +353,9 @@ def _show_contrasts(report: ReportInput) -> Iterator[Table]:
         named = (words.name_workload(asked.workload), report.labels.name_versus(asked))
         pairs = pairs_of(report.arms, asked.treatment, asked.reference, asked.workload)
         rows += [
-            (*named, one.trait.title, show_difference(one), *list_values(one), badge_difference(one))
+            (*named, one.covariate.title, show_difference(one), *list_values(one), badge_difference(one))
             for one in attributed(pairs, design.alpha)
-            if one.trait.name in OF_PACKETS
+            if one.covariate.name in OF_PACKETS
         ]
     if not rows:
         return

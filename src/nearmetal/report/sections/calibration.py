@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from nearmetal.analysis.calibrate import BLOCKS, calibrate, has_injected
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns, make_quantity
 from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
 

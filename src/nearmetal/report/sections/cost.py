@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from nearmetal.model import COSTS
 from nearmetal.report.blocks import Block, Chart, Paragraph
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.sections.responses import cell_table, how_drawn, in_words, make_panel
 
 _LEAD = (

@@ -10,7 +10,7 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Quantity, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput, parse_document
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput, parse_document
 from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy

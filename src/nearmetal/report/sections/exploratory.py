@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nearmetal.analysis.multiples import multiples
+from nearmetal.analysis.proportional_responses import find_proportional
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Paragraph
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.explanations import count_by_chance
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.sections.verdicts import contrast_table, describe_marks, ratio_panel
-from nearmetal.report.why_figures import count_by_chance
 
 _LEAD = (
     "Responses the study did not name beforehand: take them as hints for the next study, not as findings. Each "
@@ -27,7 +27,7 @@ _DRAWN = 40
 
 def _render(report: ReportInput) -> Contents | None:
     order = {response: place for place, response in enumerate(_in_order(report))}
-    repeated = multiples(report.analysis.cells, report.manifest.plan.primaries) & order.keys()
+    repeated = find_proportional(report.analysis.cells, report.manifest.plan.primaries) & order.keys()
     own = [one for one in report.analysis.contrasts if (one.workload, one.response) not in repeated]
     contrasts = sorted(
         (contrast for contrast in own if not contrast.primary),

@@ -7,7 +7,7 @@ from nearmetal.analysis.confounders import CONFOUNDERS
 from nearmetal.analysis.results import FairnessRow
 from nearmetal.report import words
 from nearmetal.report.blocks import Block, Column, Paragraph, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.study.levels import format_assignment
 
 _SIDE_BY_SIDE = 6

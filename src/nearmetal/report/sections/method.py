@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nearmetal.analysis.slack import count_spare
+from nearmetal.analysis.verdict_rules import count_spare
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Source, Table, Terms
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.sizing import about_sizing
-from nearmetal.store.earlier_runs import count_earlier_runs
+from nearmetal.store.runs import count_earlier_runs
 
 _PROVISIONS = {
     "boot": "every boot is a machine made from nothing",

@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nearmetal.analysis import centre
+from nearmetal.analysis import single_arm
 from nearmetal.analysis.clients import told_by_client
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.analysis.signed_rank import Centre
 from nearmetal.report import words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table, Value
-from nearmetal.report.charts.by_number import CourseLine, Point, by_number
-from nearmetal.report.courses import find_protocol, label_without_clients, make_courses
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.charts.client_counts import IntervalPoint, draw_by_count
+from nearmetal.report.client_lines import draw_through, find_protocol, label_without_clients, make_courses
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
@@ -57,7 +57,7 @@ def _make_panel(response: str, cells: Sequence[Cell], report: ReportInput) -> Pa
     together = ", all clients together" if response in _SUMS else ""
     title = f"{report.labels.name_response(cells[0].workload, response)}{together}".capitalize()
     subtitle = words.name_direction(cells[0].better)
-    return Panel(response, by_number(title, subtitle, "clients", cells[0].unit, make_courses(cells, report)))
+    return Panel(response, draw_by_count(title, subtitle, "clients", cells[0].unit, make_courses(cells, report)))
 
 
 def _make_table(cells: Sequence[Cell], report: ReportInput) -> Table:
@@ -188,33 +188,26 @@ def _of_clients(cells: Sequence[Cell], report: ReportInput) -> Iterator[_OfClien
         for client, values in enumerate(zip(*told.trials, strict=True) if told else ()):
             own = cell.model_copy(update={"values": values, "censored": (None,) * len(values)})
             yield _OfClient(
-                cell, len(told.trials[0]) if told else 0, client + 1, sum(values) / len(values), centre.of(own, alpha)
+                cell,
+                len(told.trials[0]) if told else 0,
+                client + 1,
+                sum(values) / len(values),
+                single_arm.estimate_centre(own, alpha),
             )
 
 
 def _make_client_panel(response: str, found: Sequence[_OfClient], report: ReportInput) -> Panel:
-    lines: dict[tuple[str, str], list[_OfClient]] = {}
-    for one in found:
-        lines.setdefault((one.cell.workload, label_without_clients(one.cell.treatment, report)), []).append(one)
-    several = len({workload for workload, _ in lines}) > 1
-    courses = []
-    for (workload, name), members in lines.items():
-        most = max(one.clients for one in members)
-        courses.append(
-            CourseLine(
-                label=f"{name}, {words.strip_controls(workload)}" if several else name,
-                colour=report.colour(members[0].cell.treatment),
-                dashed=find_protocol(members[0].cell, report) == "udp",
-                points=tuple(
-                    Point(one.client, one.centre.estimate, one.centre.interval)
-                    for one in members
-                    if one.clients == most
-                ),
-            )
-        )
+    lines = [(one.cell.workload, label_without_clients(one.cell.treatment, report)) for one in found]
+    most = {line: one.clients for line, one in sorted(zip(lines, found, strict=True), key=lambda pair: pair[1].clients)}
+    points = (
+        (one.cell, IntervalPoint(one.client, one.centre.estimate, one.centre.interval))
+        for line, one in zip(lines, found, strict=True)
+        if one.clients == most[line]
+    )
+    courses = draw_through(points, report)
     first = found[0].cell
     title = f"{report.labels.name_response(first.workload, response)}, each client".capitalize()
-    return Panel(response, by_number(title, words.name_direction(first.better), "client", first.unit, courses))
+    return Panel(response, draw_by_count(title, words.name_direction(first.better), "client", first.unit, courses))
 
 
 def _make_client_table(found: Sequence[_OfClient], report: ReportInput) -> Table:

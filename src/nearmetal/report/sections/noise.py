@@ -7,9 +7,10 @@ from typing import Any
 
 from nearmetal.analysis.responses import Key, key_of, that_count
 from nearmetal.model import Assignment
-from nearmetal.report import charts, figures
+from nearmetal.report import figures
 from nearmetal.report.blocks import LONG, Chart, Panel, Quantity, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.charts.strips import Strip, describe_strips, draw_strips, has_dots
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 
 OBSERVER = "noise"
@@ -36,26 +37,24 @@ def _render(report: ReportInput) -> Contents | None:
         return None
     # Of each CPU of each treatment, every share of the time that was lost.
     strips = [
-        charts.Strip(
+        Strip(
             f"{report.labels.name_treatment(treatment)}, CPU {cpu}",
             figures.format_quantity(statistics.median(shares), "share"),
             report.colour(treatment),
             shares,
             report.labels.name_treatment(treatment),
-            tuple(figures.format_quantity(share, "share") for share in shares) if charts.has_dots(len(shares)) else (),
+            tuple(figures.format_quantity(share, "share") for share in shares) if has_dots(len(shares)) else (),
         )
         for treatment in report.manifest.plan.treatments
         for cpu, shares in _list_shares(trials[key_of(treatment)]).items()
     ]
-    shown = charts.describe_strips(
-        (len(strip.values) for strip in strips), "a second of listening, later ones higher up"
-    )
+    shown = describe_strips((len(strip.values) for strip in strips), "a second of listening, later ones higher up")
     description = "; ".join(f"{strip.label}: {strip.figure}" for strip in strips)
     lost = Chart(
         "noise-lost",
         f"How much of its time each CPU was away from a program that wanted it. {shown}",
         f"The share of the time that each CPU of the servers lost, medians: {description}",
-        (Panel("noise-lost", charts.draw_strips("Time lost on each CPU", "lower is better", "share", strips)),),
+        (Panel("noise-lost", draw_strips("Time lost on each CPU", "lower is better", "share", strips)),),
     )
     return _LEAD, (lost, _make_inside(cpus), *([_make_outside(hosts)] if hosts else []))
 

@@ -17,7 +17,7 @@ from nearmetal.analysis.responses import Key, key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Paragraph, Quantity, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from nearmetal.model import Level
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Table, Terms, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published as studies
 from nearmetal.studies.published import PublishedStudy as Study

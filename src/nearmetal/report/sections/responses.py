@@ -6,11 +6,14 @@ from typing import Final
 
 from nearmetal.analysis.results import Cell
 from nearmetal.model import COSTS
-from nearmetal.report import bounds, charts, figures, words
+from nearmetal.report import censored_values, figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Panel, Paragraph, Quantity, Table, Value
-from nearmetal.report.cells import for_people
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.charts.axes import TOO_FAR
+from nearmetal.report.charts.strips import Strip, describe_strips, draw_strips, has_dots
+from nearmetal.report.charts.tooltips import join_tip, name_block
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
+from nearmetal.report.table_values import show_value
 
 _BOUNDS: Final = (
     " Of some blocks only a bound is known, and that is where their dot stands: behind ≥ values may lie higher, behind "
@@ -81,8 +84,11 @@ def in_words(cells: Sequence[Cell], report: ReportInput) -> str | None:
 
 def is_flat(cells: Sequence[Cell]) -> bool:
     """Whether all values of all of them are the same."""
-    values, bounds = cells[0].values[:1], cells[0].censored[:1]
-    return all((cell.values, cell.censored) == (values * len(cell.values), bounds * len(cell.values)) for cell in cells)
+    values, censored_values = cells[0].values[:1], cells[0].censored[:1]
+    return all(
+        (cell.values, cell.censored) == (values * len(cell.values), censored_values * len(cell.values))
+        for cell in cells
+    )
 
 
 def _describe_flat(cell: Cell, report: ReportInput) -> str:
@@ -93,13 +99,13 @@ def _describe_flat(cell: Cell, report: ReportInput) -> str:
 
 def _show_median(cell: Cell) -> str:
     """ "1.2 ms", "≥ 60/s"; of blocks that bound nothing together "–"."""
-    return for_people(bounds.make_quantity(cell, "median"))
+    return show_value(censored_values.make_quantity(cell, "median"))
 
 
 def how_drawn(cells: Sequence[Cell]) -> str:
     """What `make_panel` draws of them, as a caption."""
     dot = "one block's value, later blocks higher up"
-    told = charts.describe_strips((len(_list_drawable(cell.values)) for cell in cells), dot)
+    told = describe_strips((len(_list_drawable(cell.values)) for cell in cells), dot)
     return told + (_BOUNDS if any(bound for cell in cells for bound in cell.censored) else "")
 
 
@@ -109,28 +115,28 @@ def make_panel(cells: Sequence[Cell], report: ReportInput) -> Panel:
     name = f"{first.workload or 'boot'}-{first.response}"
     # Of each value that is drawn, "block 3 · ≥ 60/s".
     strips = [
-        charts.Strip(
+        Strip(
             _name_strip(cell, report),
             _show_median(cell),
             report.colour(cell.treatment),
             values,
             report.labels.name_treatment(cell.treatment),
             tuple(
-                charts.join_tip(
-                    charts.name_block(block),
-                    "no bound" if bound == "both" else for_people(Quantity(value, cell.unit, bound=bound)),
+                join_tip(
+                    name_block(block),
+                    "no bound" if bound == "both" else show_value(Quantity(value, cell.unit, bound=bound)),
                 )
                 for block, value, bound in zip(cell.blocks, cell.values, cell.censored, strict=True)
                 if _lies_somewhere(value)
             )
-            if charts.has_dots(len(values))
+            if has_dots(len(values))
             else (),
         )
         for cell in cells
         if (values := _list_drawable(cell.values))
     ]
     title = f"{words.name_workload(first.workload)}: {report.labels.name_response(first.workload, first.response)}"
-    return Panel(name, charts.draw_strips(title, words.name_direction(first.better), first.unit, strips))
+    return Panel(name, draw_strips(title, words.name_direction(first.better), first.unit, strips))
 
 
 def _name_strip(cell: Cell, report: ReportInput) -> str:
@@ -140,13 +146,13 @@ def _name_strip(cell: Cell, report: ReportInput) -> str:
 
 
 def _list_drawable(values: Iterable[float]) -> tuple[float, ...]:
-    most = charts.TOO_FAR
+    most = TOO_FAR
     return tuple([value for value in values if abs(value) < most])
 
 
 def _lies_somewhere(value: float) -> bool:
     """And not so far that no float holds how far it lies from others."""
-    return abs(value) < charts.TOO_FAR
+    return abs(value) < TOO_FAR
 
 
 def _describe_cells(cells: Sequence[Cell], report: ReportInput) -> str:
@@ -177,7 +183,7 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
         Column("unit", where="data"),
         Column("treatment"),
         *make_columns("blocks", "mean", "stddev", "min", "median", "max", numeric=True),
-        *bounds.COLUMNS,
+        *censored_values.COLUMNS,
         *([Column("failed", numeric=True)] if (has_failures := any(cell.failed for cell in cells)) else []),
     )
     rows: tuple[tuple[Value, ...], ...] = tuple(
@@ -187,12 +193,12 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
             cell.unit,
             report.labels.name_treatment(cell.treatment),
             len(cell.values),
-            bounds.make_quantity(cell, "mean"),
-            bounds.make_deviation(cell),
-            bounds.make_quantity(cell, "minimum"),
-            bounds.make_quantity(cell, "median"),
-            bounds.make_quantity(cell, "maximum"),
-            *bounds.list_counts(cell),
+            censored_values.make_quantity(cell, "mean"),
+            censored_values.make_deviation(cell),
+            censored_values.make_quantity(cell, "minimum"),
+            censored_values.make_quantity(cell, "median"),
+            censored_values.make_quantity(cell, "maximum"),
+            *censored_values.list_counts(cell),
             *([cell.failed] if has_failures else []),
         )
         for cell in cells

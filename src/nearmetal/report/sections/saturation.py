@@ -11,14 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment, TrialRecord
-from nearmetal.report import bounds, figures, words
+from nearmetal.report import censored_values, figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Table, Value
-from nearmetal.report.cells import align_decimals
-from nearmetal.report.charts.by_number import by_number
-from nearmetal.report.charts.climb import Climb, Rates, draw_climb, draw_climbs
-from nearmetal.report.courses import label_without_clients, make_courses, of_each
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.charts.client_counts import draw_by_count
+from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
+from nearmetal.report.client_lines import label_without_clients, make_courses, of_each
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, list_centre, make_columns
+from nearmetal.report.table_values import align_decimals
 from nearmetal.studies import published
 from nearmetal.studies.published import PublishedStudy
 
@@ -136,18 +136,18 @@ def _render(report: ReportInput) -> Contents | None:
     columns = (
         *make_columns("workload", "treatment"),
         *make_columns("blocks", "mean", "each client", "centre", "from", "to", "only a bound", numeric=True),
-        *bounds.COLUMNS,
+        *censored_values.COLUMNS,
         *([Column("published for each")] if found else []),
     )
     rows: list[tuple[Value, ...]] = [
         (
             *list_arm(cell.workload, cell.treatment, report),
             len(cell.values),
-            bounds.make_quantity(cell, "mean"),
-            bounds.make_quantity(cell, "mean", report.asked(cell.treatment).clients.count),
+            censored_values.make_quantity(cell, "mean"),
+            censored_values.make_quantity(cell, "mean", report.asked(cell.treatment).clients.count),
             *((None, None, None) if any(cell.censored) else list_centre(cell, report)),
-            sum(bounds.list_counts(cell)),
-            *bounds.list_counts(cell),
+            sum(censored_values.list_counts(cell)),
+            *censored_values.list_counts(cell),
             *([_show_published(found, cell, report)] if found else []),
         )
         for cell in cells
@@ -179,8 +179,8 @@ def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
         return []
     better = words.name_direction(cells[0].better)
     panels = (
-        Panel("together", by_number("Saturation, all clients together", better, "clients", "1/s", together)),
-        Panel("each", by_number("Saturation, each client", better, "clients", "1/s", of_each(together))),
+        Panel("together", draw_by_count("Saturation, all clients together", better, "clients", "1/s", together)),
+        Panel("each", draw_by_count("Saturation, each client", better, "clients", "1/s", of_each(together))),
     )
     caption = (
         f"Each point is the centre of the blocks on its {words.describe_own_interval(study.design.alpha)}. "
@@ -239,14 +239,14 @@ def _pictures_by_number(climbed: Sequence[Ramp], report: ReportInput) -> Chart:
         placed = sorted(ramps_of, key=lambda ramp: report.asked(ramp.treatment).clients.count)
         for what in ("requests", "replies", "errors"):
             lines = [
-                Climb(
+                RampLine(
                     figures.format_count(report.asked(ramp.treatment).clients.count, "client"),
                     tuple((rung.offered, getattr(rung, what)) for rung in ramp.rungs),
                 )
                 for ramp in placed
             ]
             beneath = words.strip_controls(workload) if len(workloads) > 1 else ""
-            picture = draw_climbs(f"{what.capitalize()}, {name}", beneath, lines, report.colour(placed[0].treatment))
+            picture = draw_ramps(f"{what.capitalize()}, {name}", beneath, lines, report.colour(placed[0].treatment))
             panels.append(Panel(f"{workload}-{name}-{what}", picture))
     caption = (
         "Requests that went out, replies that came back and requests that failed at each offered rate, for each number "
@@ -266,7 +266,7 @@ def _draw_ramps(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportIn
         total = means.get((key_of(ramp.treatment), ramp.workload))
         mean = None if total is None else total / report.asked(ramp.treatment).clients.count
         beneath = words.strip_controls(ramp.workload) if len(workloads) > 1 else ""
-        picture = draw_climb(name, beneath, ramp.rungs, report.colour(ramp.treatment), mean)
+        picture = draw_ramp(name, beneath, ramp.rungs, report.colour(ramp.treatment), mean)
         panels.append(Panel(f"{ramp.workload}-{name}", picture))
     caption = (
         "Requests that went out, replies that came back and requests that failed at each offered rate, averaged over "

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearmetal.analysis.results import Contrast, OfSites, SiteEstimate
 from nearmetal.report import words
 from nearmetal.report.blocks import Column, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import COMPARED, list_compared, list_ends, make_columns, make_quantity
 
 _LEAD = (

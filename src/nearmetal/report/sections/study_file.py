@@ -2,7 +2,7 @@
 
 from nearmetal.report import words
 from nearmetal.report.blocks import Source
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 
 
 def _render(report: ReportInput) -> Contents:

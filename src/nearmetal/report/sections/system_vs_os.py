@@ -8,9 +8,9 @@ from functools import partial
 from nearmetal import units
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment, Level
-from nearmetal.report import against, bounds, figures, words
+from nearmetal.report import censored_values, figures, published_ratios, words
 from nearmetal.report.blocks import Badge, Block, Column, Quantity, Statement, Statements, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 from nearmetal.studies import published
 from nearmetal.studies.published import Claim, PublishedStudy
@@ -108,11 +108,11 @@ def _make_rows(cell: Cell, found: PublishedStudy, report: ReportInput) -> Iterat
     """Ours, and below it the published one where there is one."""
     what = (report.labels.name_treatment(cell.treatment), report.labels.name_response(cell.workload, cell.response))
     ours = (
-        bounds.make_quantity(cell, "minimum"),
-        bounds.make_quantity(cell, "maximum"),
-        bounds.make_quantity(cell, "mean"),
+        censored_values.make_quantity(cell, "minimum"),
+        censored_values.make_quantity(cell, "maximum"),
+        censored_values.make_quantity(cell, "mean"),
     )
-    deviation = Quantity(statistics.pstdev(cell.values), cell.unit) if bounds.has_deviation(cell) else None
+    deviation = Quantity(statistics.pstdev(cell.values), cell.unit) if censored_values.has_deviation(cell) else None
     yield *what, "here", len(cell.values), *ours, deviation, cell.unit
     printed = _list_printed(cell, found, report)
     if printed:
@@ -150,8 +150,8 @@ def _show_ratios(found: PublishedStudy, report: ReportInput) -> list[Block]:
     told = "Each comparison beside the same one of the published averages"
     drawn = [contrast for contrast in contrasts if contrast.primary]
     return [
-        *against.make_charts("system-vs-os", title, caption, drawn, ratio, report),
-        against.make_table("system-vs-os-ratios", told, contrasts, ratio, report),
+        *published_ratios.make_charts("system-vs-os", title, caption, drawn, ratio, report),
+        published_ratios.make_table("system-vs-os-ratios", told, contrasts, ratio, report),
     ]
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from nearmetal import units
-from nearmetal.analysis import centre
+from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
-from nearmetal.report import against, bounds, figures, words
+from nearmetal.report import censored_values, figures, published_ratios, words
 from nearmetal.report.blocks import LONG, Block, Column, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.studies import published
 from nearmetal.studies.published import Figure, PublishedStudy
 from nearmetal.study.levels import find_placeholders
@@ -40,8 +40,8 @@ def _render(report: ReportInput) -> Contents | None:
         title = "Ratios of transactions, measured and published"
         told = "Each comparison beside the published one, as ratios of transactions"
         blocks += [
-            *against.make_charts("transactions", title, caption, contrasts, ratio, report),
-            against.make_table("transactions-published", told, contrasts, ratio, report),
+            *published_ratios.make_charts("transactions", title, caption, contrasts, ratio, report),
+            published_ratios.make_table("transactions-published", told, contrasts, ratio, report),
         ]
     return _LEAD, blocks
 
@@ -90,10 +90,10 @@ def _make_values(cell: Cell | None, alpha: float) -> tuple[Value, ...]:
     """The page's text, then what `_FIGURES` names."""
     if cell is None:
         return (None,) * (1 + len(_FIGURES))
-    found = centre.of(cell, alpha)
+    found = single_arm.estimate_centre(cell, alpha)
     low, high = found.interval or (None, None)
     spread = "" if low is None or high is None else f" ({low:,.0f} – {high:,.0f})"
-    deviation = cell.stddev if bounds.has_deviation(cell) else None
+    deviation = cell.stddev if censored_values.has_deviation(cell) else None
     text = f"{found.estimate:,.0f}{spread}"
     return text, cell.mean, deviation, found.estimate, low, high, len(cell.values)
 

@@ -5,14 +5,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nearmetal.analysis.alike import WarningGroup, grouped
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
+from nearmetal.analysis.warning_groups import WarningGroup, group_warnings
 from nearmetal.in_short import in_short
 from nearmetal.model import TrialRecord, TrialStatus
-from nearmetal.report import charts, figures, words
+from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.charts.drift import Line, draw_lines
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
 
 _NAMED = 6
@@ -127,10 +128,10 @@ def _make_warnings(report: ReportInput) -> Table:
         if warning.code not in codes
     ]
     rows: list[tuple[Value, ...]] = []
-    for of_trials in grouped(trials):
+    for of_trials in group_warnings(trials):
         having = {trial.id: report.labels.name_treatment(trial.treatment) for trial in of_trials.about}
         rows.append(_make_row(of_trials, len(having), len(report.records), "trial", Counter(having.values())))
-    for of_contrasts in grouped(contrasts):
+    for of_contrasts in group_warnings(contrasts):
         having_it = dict.fromkeys(of_contrasts.about)
         about = Counter(name for _, name in having_it)
         rows.append(_make_row(of_contrasts, len(having_it), len(primary), "comparison", about))
@@ -163,7 +164,7 @@ def _make_row(group: WarningGroup[Any], times: int, of: int, what: str, about: C
 def _over_blocks(report: ReportInput) -> Iterable[Panel]:
     for (workload, response), cells in _primary_cells(report).items():
         groups = [
-            charts.Line(
+            Line(
                 report.labels.name_treatment(cell.treatment),
                 report.colour(cell.treatment),
                 tuple(
@@ -177,7 +178,7 @@ def _over_blocks(report: ReportInput) -> Iterable[Panel]:
             title = f"{words.strip_controls(workload)}: drift over blocks"
             yield Panel(
                 f"{workload}-{response}-blocks",
-                charts.draw_lines(title, report.labels.name_response(workload, response), "block", groups),
+                draw_lines(title, report.labels.name_response(workload, response), "block", groups),
             )
 
 
@@ -195,7 +196,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
                 environment = str(trial.treatment.get("environment", ""))
                 points[environment].append((trial.position + 1, told.value / median - 1))
         groups = [
-            charts.Line(words.strip_controls(name), colour, tuple(points[name]))
+            Line(words.strip_controls(name), colour, tuple(points[name]))
             for name, colour in report.colours.items()
             if name in points
         ]
@@ -204,7 +205,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
             subtitle = report.labels.name_response(workload, response)
             yield Panel(
                 f"{workload}-{response}-positions",
-                charts.draw_lines(title, subtitle, "place in the order of the block", groups, each="place"),
+                draw_lines(title, subtitle, "place in the order of the block", groups, each="place"),
             )
 
 

@@ -4,12 +4,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-from nearmetal.analysis.alike import grouped, of_all, wording
 from nearmetal.analysis.results import Contrast, Verdict
-from nearmetal.report import charts, figures, words
+from nearmetal.analysis.warning_groups import find_common_warnings, find_wording, group_warnings
+from nearmetal.report import figures, words
 from nearmetal.report.answer import Answer, answer_contrasts
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Statement, Statements, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.charts.axes import TOO_FAR, Axis, difference_axis, ratio_axis
+from nearmetal.report.charts.forest import ForestRow, Group, draw_forest
+from nearmetal.report.charts.grammar import NARROW, WIDE
+from nearmetal.report.charts.tooltips import join_tip, name_block
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import COMPARED, list_compared, list_ends, make_columns, make_end, make_quantity
 
 _BEFORE_THE_LAST = (
@@ -51,7 +55,7 @@ def tell_verdicts(report: ReportInput) -> Contents:
         blocks.append(
             Notice("No trial ended well, so nothing can be concluded. See Validity for the reasons.", "warning")
         )
-    common = of_all([words.list_warned(contrast, report.analysis) for contrast in primary])
+    common = find_common_warnings([words.list_warned(contrast, report.analysis) for contrast in primary])
     said = {one.wording for one in common}
     answers = answer_contrasts(primary, report.manifest.plan, report.labels)
     sentences = Statements(tuple(_make_statement(one, said, report) for one in answers))
@@ -134,9 +138,9 @@ def _list_details(one: Answer, said: Container[str], report: ReportInput) -> Ite
         (place, warning)
         for place, contrast in enumerate(contrasts)
         for warning in words.list_warned(contrast, report.analysis)
-        if wording(warning.text) not in said
+        if find_wording(warning.text) not in said
     )
-    for group in grouped(warned):
+    for group in group_warnings(warned):
         about = dict.fromkeys(_name_contrast(contrasts[place], contrasts, report) for place in group.about)
         of_some = f"{figures.join_listing(about)}: " if len(set(group.about)) < len(contrasts) else ""
         yield f"{of_some}{words.strip_controls(group.text)}"
@@ -163,21 +167,21 @@ def _make_chart(primary: Sequence[Contrast], report: ReportInput) -> Chart:
     sizes = [len(contrast.pairs) for contrast in primary]
     has_dots = 0 < max(sizes) <= _ONE_BY_ONE and sum(sizes) <= _DOTS
     if ratios:
-        axis = charts.ratio_axis([*_all_ends(ratios), *_blocks_near(ratios)], margin)
+        axis = ratio_axis([*_all_ends(ratios), *_blocks_near(ratios)], margin)
         panels.append(_make_panel("ratios", "Against the reference", ratios, axis, report, has_dots=has_dots))
         is_cut = _has_beyond(axis, ratios)
         close = [
             contrast for contrast in ratios if all(1 / _CLOSE_UP < end < _CLOSE_UP for end in _list_ends(contrast))
         ]
         if close and axis.domain[1] / axis.domain[0] > 3 and len(ratios) <= _IN_SENTENCES:
-            near = charts.ratio_axis([*_all_ends(close), *_blocks_near(close)], margin)
+            near = ratio_axis([*_all_ends(close), *_blocks_near(close)], margin)
             title = f"Only what lies within {figures.format_percent(_CLOSE_UP - 1)} of the reference"
             panels.append(_make_panel("close-up", title, close, near, report, has_dots=has_dots))
     differences = [contrast for contrast in primary if contrast.difference is not None]
     for unit in dict.fromkeys(contrast.unit for contrast in differences):
         chosen = [contrast for contrast in differences if contrast.unit == unit]
         shown = [*_all_ends(chosen), *(end for one in chosen for end in one.equivalence or ())]
-        axis, divisor = charts.difference_axis(shown, unit)
+        axis, divisor = difference_axis(shown, unit)
         title = "Against the reference, as differences"
         panels.append(_make_panel(f"differences-{len(panels)}", title, chosen, axis, report, divisor, has_dots))
         is_cut = is_cut or _has_beyond(axis, chosen, divisor)
@@ -237,7 +241,7 @@ def _describe_shaded(has_ratios: bool, differences: Sequence[Contrast], margin: 
 
 def ratio_panel(name: str, title: str, contrasts: Sequence[Contrast], report: ReportInput) -> Panel:
     """Contrasts on a ratio scale, on an axis that shows them all."""
-    axis = charts.ratio_axis(_all_ends(contrasts), report.manifest.study.design.margin)
+    axis = ratio_axis(_all_ends(contrasts), report.manifest.study.design.margin)
     return _make_panel(name, title, contrasts, axis, report)
 
 
@@ -267,13 +271,11 @@ def _of_blocks(contrast: Contrast) -> dict[int, float]:
     else:
         found = {pair.block: pair.treatment - pair.reference for pair in pairs}
     return {
-        block: value
-        for block, value in found.items()
-        if abs(value) < charts.TOO_FAR and (value or contrast.scale != "ratio")
+        block: value for block, value in found.items() if abs(value) < TOO_FAR and (value or contrast.scale != "ratio")
     }
 
 
-def _has_beyond(axis: charts.Axis, contrasts: Iterable[Contrast], divisor: float = 1.0) -> bool:
+def _has_beyond(axis: Axis, contrasts: Iterable[Contrast], divisor: float = 1.0) -> bool:
     """Whether an estimate or an end of an interval lies beyond the axis."""
     least, most = axis.domain
     return any(end < least or end > most for contrast in contrasts for end in _list_ends(contrast, divisor))
@@ -283,20 +285,18 @@ def _make_panel(
     name: str,
     title: str,
     contrasts: Sequence[Contrast],
-    axis: charts.Axis,
+    axis: Axis,
     report: ReportInput,
     divisor: float = 1.0,
     has_dots: bool = False,
 ) -> Panel:
     groups = _group_contrasts(contrasts, report, divisor, has_dots)
-    return Panel(name, *(charts.draw_forest(title, groups, axis, width) for width in (charts.WIDE, charts.NARROW)))
+    return Panel(name, *(draw_forest(title, groups, axis, width) for width in (WIDE, NARROW)))
 
 
-def _group_contrasts(
-    contrasts: Sequence[Contrast], report: ReportInput, divisor: float, has_dots: bool
-) -> list[charts.Group]:
+def _group_contrasts(contrasts: Sequence[Contrast], report: ReportInput, divisor: float, has_dots: bool) -> list[Group]:
     """By response; and where names would be long, by what treatment and reference share, said once in a heading."""
-    groups: list[charts.Group] = []
+    groups: list[Group] = []
     for (workload, response), of_response in _group_by(contrasts, lambda one: (one.workload, one.response)).items():
         heading, better = (
             f"{words.name_workload(workload)}: {report.labels.name_response(workload, response)}",
@@ -305,15 +305,15 @@ def _group_contrasts(
         names = {id(one): report.labels.name_versus(one) for one in of_response}
         if max(map(len, names.values())) <= _SHORT:
             arms = tuple(_make_arm(one, names[id(one)], report, divisor, has_dots) for one in of_response)
-            groups.append(charts.Group(heading, better, arms))
+            groups.append(Group(heading, better, arms))
             continue
-        groups.append(charts.Group(heading, better, ()))
+        groups.append(Group(heading, better, ()))
         for (shared,), members in _group_by(of_response, lambda one: report.labels.name_sides(one)[2:]).items():
             arms = tuple(
                 _make_arm(one, " vs ".join(report.labels.name_sides(one)[:2]), report, divisor, has_dots)
                 for one in members
             )
-            groups.append(charts.Group(shared, None, arms))
+            groups.append(Group(shared, None, arms))
     return groups
 
 
@@ -333,13 +333,13 @@ def _show_block(value: float, contrast: Contrast) -> str:
     return figures.format_quantity(value, contrast.unit)
 
 
-def _make_arm(contrast: Contrast, label: str, report: ReportInput, divisor: float, has_dots: bool) -> charts.ForestRow:
+def _make_arm(contrast: Contrast, label: str, report: ReportInput, divisor: float, has_dots: bool) -> ForestRow:
     ends = _list_ends(contrast, divisor)
     low, high = ends[1:] if len(ends) == 3 else (None, None)
     # All ratios of a study have one margin, which is the axis's.
     margin = None if contrast.scale == "ratio" else contrast.equivalence
     of_blocks = _of_blocks(contrast) if has_dots else {}
-    return charts.ForestRow(
+    return ForestRow(
         label=label,
         figure=f"{words.format_estimate(contrast)} {words.SIGNS[words.badge_verdict(contrast).tone]}".rstrip(),
         colour=report.colour(contrast.treatment),
@@ -350,13 +350,10 @@ def _make_arm(contrast: Contrast, label: str, report: ReportInput, divisor: floa
         margin=None if margin is None else (margin[0] / divisor, margin[1] / divisor),
         values=tuple(value / divisor for value in of_blocks.values()),
         about=report.labels.name_treatment(contrast.treatment),
-        tip=charts.join_tip(
+        tip=join_tip(
             f"vs {report.labels.name_treatment(contrast.reference)}", words.format_estimate(contrast), contrast.verdict
         ),
-        tips=tuple(
-            charts.join_tip(charts.name_block(block), _show_block(value, contrast))
-            for block, value in of_blocks.items()
-        ),
+        tips=tuple(join_tip(name_block(block), _show_block(value, contrast)) for block, value in of_blocks.items()),
     )
 
 

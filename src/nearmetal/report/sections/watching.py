@@ -4,13 +4,13 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from nearmetal.analysis.covariates import answered
 from nearmetal.analysis.results import Contrast
-from nearmetal.analysis.traits import answered
 from nearmetal.model import CAPTURE_KEYS, OF_THE_BOOT, Assignment, Setting, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.anatomy import TRACE
 from nearmetal.report.blocks import LONG, Block, Column, Notice, Paragraph, Quantity, Table, Value
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, make_columns
 
 _LEAD = (

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from nearmetal.analysis.attribution import TraitContrast
-from nearmetal.analysis.traits import OF_CPUS
+from nearmetal.analysis.attribution import CovariateContrast
+from nearmetal.analysis.covariates import OF_CPUS
 from nearmetal.model import Assignment
-from nearmetal.report import figures, words
+from nearmetal.report import explanation_notes, figures, words
 from nearmetal.report.blocks import (
     Badge,
     Block,
@@ -18,27 +18,23 @@ from nearmetal.report.blocks import (
     Table,
     Value,
 )
-from nearmetal.report.reading import BuiltInSection, Contents, ReportInput
-from nearmetal.report.table_parts import make_columns
-from nearmetal.report.why_besides import (
-    describe_clocks,
-    foreign_time,
-    list_unobserved,
-    not_whole,
-    untold_exits,
-    untold_steal,
-)
-from nearmetal.report.why_figures import badge_difference, by_chance, count_by_chance, list_values, show_difference
-from nearmetal.report.why_found import (
+from nearmetal.report.explanations import (
     Explanation,
+    badge_difference,
+    by_chance,
+    count_by_chance,
     explain_contrast,
     is_observed,
     list_asked,
     list_different,
     list_largest,
+    list_values,
     more_different,
+    show_difference,
 )
-from nearmetal.report.why_implausible import is_guest, is_implausible, make_box
+from nearmetal.report.implausible_rankings import is_guest, is_implausible, make_box
+from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
+from nearmetal.report.table_parts import make_columns
 
 _TOLD = 3
 """So many of the differences stand in a sentence; the table has all."""
@@ -95,7 +91,7 @@ def _state_largest(one: Explanation, report: ReportInput) -> Statement:
 
 def _make_statement(one: Explanation, report: ReportInput) -> Statement:
     differing = [found for found in one.found if found.differs]
-    named = [f"{found.trait.title}, {show_difference(found)}" for found in differing[:_TOLD]]
+    named = [f"{found.covariate.title}, {show_difference(found)}" for found in differing[:_TOLD]]
     treatment, reference, _ = report.labels.name_sides(one.contrast)
     if named:
         text = f"what differs most from {reference}: {'; '.join(named)}"
@@ -114,7 +110,7 @@ def _make_statement(one: Explanation, report: ReportInput) -> Statement:
     )
 
 
-def _write_detail(found: Sequence[TraitContrast], report: ReportInput) -> str:
+def _write_detail(found: Sequence[CovariateContrast], report: ReportInput) -> str:
     """How many figures differ, and how many would if none did: no interval is corrected for how many there are."""
     told = [one for one in found if one.interval is not None]
     if not told:
@@ -155,7 +151,10 @@ def _make_tables(explained: Sequence[Explanation], report: ReportInput) -> list[
             ),
             (
                 *((*_show_compared(found), show_difference(found), badge_difference(found)) for found in one.found),
-                *((trait.title, *2 * [_make_quantity(0.0, trait.unit)], None, Badge("none")) for trait in one.nil),
+                *(
+                    (covariate.title, *2 * [_make_quantity(0.0, covariate.unit)], None, Badge("none"))
+                    for covariate in one.nil
+                ),
             ),
             folded=len(explained) > _OPEN,
             where="page",
@@ -168,9 +167,9 @@ def _name_contrast(one: Explanation, report: ReportInput) -> tuple[str, str]:
     return words.name_workload(one.contrast.workload), report.labels.name_versus(one.contrast)
 
 
-def _show_compared(one: TraitContrast) -> tuple[Value, Value, Value]:
-    unit = one.trait.unit
-    return one.trait.title, _make_quantity(one.treatment, unit), _make_quantity(one.reference, unit)
+def _show_compared(one: CovariateContrast) -> tuple[Value, Value, Value]:
+    unit = one.covariate.unit
+    return one.covariate.title, _make_quantity(one.treatment, unit), _make_quantity(one.reference, unit)
 
 
 def _make_data(explained: Sequence[Explanation], report: ReportInput) -> Table:
@@ -197,23 +196,23 @@ def _make_quantity(value: float, unit: str) -> Value:
 def _list_besides(explained: Sequence[Explanation], report: ReportInput) -> list[str]:
     """What no row of the table can tell."""
     sides = [side for one in explained for side in (one.contrast.treatment, one.contrast.reference)]
-    exits = untold_exits(report) if any(is_guest(side, report) for side in sides) else ""
-    differing = dict.fromkeys(describe_clocks(one.contrast, report) for one in explained)
+    exits = explanation_notes.untold_exits(report) if any(is_guest(side, report) for side in sides) else ""
+    differing = dict.fromkeys(explanation_notes.describe_clocks(one.contrast, report) for one in explained)
     of_cpus = _of_cpus(explained)
     told = (
-        not_whole([one.contrast for one in explained], report),
+        explanation_notes.not_whole([one.contrast for one in explained], report),
         *differing,
-        foreign_time(of_cpus, report),
-        untold_steal(of_cpus, report),
+        explanation_notes.foreign_time(of_cpus, report),
+        explanation_notes.untold_steal(of_cpus, report),
         exits,
-        *list_unobserved(sides, report),
+        *explanation_notes.list_unobserved(sides, report),
     )
     return [text for text in told if text]
 
 
 def _of_cpus(explained: Sequence[Explanation]) -> list[Assignment]:
     """The sides whose rows tell what CPUs did."""
-    told = [one for one in explained if any(found.trait.name in OF_CPUS for found in one.found)]
+    told = [one for one in explained if any(found.covariate.name in OF_CPUS for found in one.found)]
     return [side for one in told for side in (one.contrast.treatment, one.contrast.reference)]
 
 

@@ -4,56 +4,43 @@ from collections.abc import Callable, Sequence
 
 from nearmetal.errors import BadInput
 from nearmetal.model import Study
-from nearmetal.study.checks.comparison import check_aim, check_counterparts, check_reference, check_size
-from nearmetal.study.checks.factors import check_conditions, check_factors, check_names
+from nearmetal.study.checks import comparison, treatments
 from nearmetal.study.checks.hosts import check_hosts
 from nearmetal.study.checks.levels import check_levels, check_observers, check_targets
 from nearmetal.study.checks.places import check_environments
 from nearmetal.study.checks.services import check_services
-from nearmetal.study.checks.treatments import (
-    check_cables,
-    check_clients,
-    check_cpus,
-    check_machines,
-    check_meaning,
-    check_places,
-    check_reality,
-    check_servers,
-    check_shapes,
-    check_sysctls,
-)
 from nearmetal.study.checks.workloads import check_loads, check_workload_parameters, check_workloads
-from nearmetal.study.text import StudyText
+from nearmetal.study.error_messages import StudyText
 
 Check = Callable[[Study, StudyText], None]
 
 CHECKS: Sequence[Check] = (
-    check_names,
+    comparison.check_names,
     lambda study, where: check_hosts(study.hosts, where),
-    check_factors,
+    comparison.check_factors,
     check_environments,
-    check_conditions,
+    comparison.check_conditions,
     check_workloads,
     check_targets,
-    check_reference,
-    check_size,
-    check_aim,
+    comparison.check_reference,
+    comparison.check_size,
+    comparison.check_aim,
     check_observers,
     check_levels,
     check_workload_parameters,
     check_loads,
     check_services,
-    check_counterparts,
-    check_reality,
-    check_places,
-    check_servers,
-    check_clients,
-    check_cpus,
-    check_machines,
-    check_shapes,
-    check_cables,
-    check_meaning,
-    check_sysctls,
+    comparison.check_counterparts,
+    treatments.check_reality,
+    treatments.check_places,
+    treatments.check_servers,
+    treatments.check_clients,
+    treatments.check_cpus,
+    treatments.check_machines,
+    treatments.check_shapes,
+    treatments.check_cables,
+    treatments.check_meaning,
+    treatments.check_sysctls,
 )
 """In an order in which each may rely on those before it."""
 

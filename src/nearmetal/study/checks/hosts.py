@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nearmetal import plugins
 from nearmetal.model import HostSpec, Level, Role, Study
-from nearmetal.study.checks.factors import NAME
+from nearmetal.study.checks.comparison import NAME
 from nearmetal.study.checks.places import describe_kind
+from nearmetal.study.error_messages import StudyText, as_name, did_you_mean, show_value
 from nearmetal.study.factors import NoTarget, find_aims
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import installed_names
-from nearmetal.study.text import StudyText, as_name, did_you_mean, show_value
 
 TAG = "tag:"
 """Before a tag, where a host's name could stand: those hosts that have it."""

@@ -9,22 +9,15 @@ from pydantic import ValidationError
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import CAPTURE_KEYS, SAME, ClientsSpec, FactorSpec, Level, MachineSpec, Study, find_sysctl_problem
+from nearmetal.study import error_messages
 from nearmetal.study import factors as words
 from nearmetal.study.checks.places import is_cpus, is_environment, is_host
 from nearmetal.study.factors import KnownNames
-from nearmetal.study.lines import KeyPath
-from nearmetal.study.text import (
-    MANY_MISTAKES,
-    StudyText,
-    describe_error,
-    did_you_mean,
-    join_mistakes,
-    show_value,
-)
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.treatment_request import put_level
 
 
-def check_targets(study: Study, where: StudyText) -> None:
+def check_targets(study: Study, where: error_messages.StudyText) -> None:
     known = KnownNames(plugins.list_names("treatments"), plugins.list_names("observers"))
     taken: dict[words.Target, str] = {}
     for name, factor in study.factors.items():
@@ -49,23 +42,25 @@ def check_targets(study: Study, where: StudyText) -> None:
                 what = f"the factor `{name}` sets `{aim.kind}.{aim.key}` in every treatment, so that this does nothing"
                 raise where.make_error(path, what, f"set its levels: --set 'factors.{name}=[…]'")
     if unknown := list_unknown_settings(study.machine.settings, where):
-        raise join_mistakes(unknown)
+        raise error_messages.join_mistakes(unknown)
     for name, level in study.machine.settings.items():
         _is_level(("machine", name), name, level, where)
     for name, level in study.clients.own_treatments.items():
         _is_level(("clients", name), name, level, where)
 
 
-def list_unknown_settings(machine: Iterable[str], where: StudyText) -> list[BadInput]:
+def list_unknown_settings(machine: Iterable[str], where: error_messages.StudyText) -> list[BadInput]:
     """What is wrong with the keys of [machine], of which those that are no keys of its own are treatments."""
     keys = [*MachineSpec.model_fields, *plugins.list_names("treatments")]
     return [
-        where.make_error(("machine", name), f"unknown key `machine.{name}`", did_you_mean(name, keys, "known keys"))
-        for name in islice((name for name in machine if name not in keys), MANY_MISTAKES)
+        where.make_error(
+            ("machine", name), f"unknown key `machine.{name}`", error_messages.did_you_mean(name, keys, "known keys")
+        )
+        for name in islice((name for name in machine if name not in keys), error_messages.MANY_MISTAKES)
     ]
 
 
-def check_levels(study: Study, where: StudyText) -> None:
+def check_levels(study: Study, where: error_messages.StudyText) -> None:
     """Every level, put in its place, must make sense there."""
     for key in MODELS:
         _is_model(("machine", key), key, getattr(study.machine, key), where)
@@ -77,7 +72,9 @@ def check_levels(study: Study, where: StudyText) -> None:
             _check_levels_of(name, factor, aim, study, where)
 
 
-def _check_levels_of(name: str, factor: FactorSpec, aim: words.Target, study: Study, where: StudyText) -> None:
+def _check_levels_of(
+    name: str, factor: FactorSpec, aim: words.Target, study: Study, where: error_messages.StudyText
+) -> None:
     placed: list[tuple[Level, Any]] = []
     for level in factor.levels:
         value = _set_level(name, aim, level, study, where)
@@ -85,26 +82,27 @@ def _check_levels_of(name: str, factor: FactorSpec, aim: words.Target, study: St
             value = study.observe.chosen.get(aim.key, value)
         alike = next((other for other, its in placed if type(its) is type(value) and its == value), None)
         if alike is not None:
-            what = f"the levels {show_value(alike)} and {show_value(level)} of `{name}` are the same"
+            both = f"{error_messages.show_value(alike)} and {error_messages.show_value(level)}"
+            what = f"the levels {both} of `{name}` are the same"
             raise where.make_error(("factors", name), what, "remove one")
         if value is not None:
             placed.append((level, value))
 
 
-def _set_level(name: str, aim: words.Target, level: Level, study: Study, where: StudyText) -> Any:
+def _set_level(name: str, aim: words.Target, level: Level, study: Study, where: error_messages.StudyText) -> Any:
     """What it becomes in the table that it sets; None where it sets none."""
     path = ("factors", name)
     if aim.kind == "treatment":
         _is_level(path, aim.key, level, where)
     if aim.kind == "sysctl" and (problem := find_sysctl_problem(level)):
-        raise where.make_error(path, f"{aim.key} cannot be {show_value(level)}", problem)
+        raise where.make_error(path, f"{aim.key} cannot be {error_messages.show_value(level)}", problem)
     if aim.kind in ("environment", "treatment", "placeholder", "sysctl"):
         return None
     try:
         placed = put_level(study, aim, level)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        what, remedy = describe_error(f"the level {show_value(level)} of `{name}`", first)
+        what, remedy = error_messages.describe_error(f"the level {error_messages.show_value(level)} of `{name}`", first)
         if study.factors[name].sets is None and name in words.list_placeholders(study):
             what += f". By its name this factor sets {aim.kind}.{aim.key}, besides filling the placeholder {{{name}}}"
             remedy = "give a factor that shall only fill a placeholder another name, here and in the braces"
@@ -130,34 +128,34 @@ MODELS = {"nic": ("virtio-net", "e1000", "e1000e", "rtl8139", "vmxnet3"), "disk"
 """What a machine can be given: those that have been seen to boot with the lab image."""
 
 
-def _is_model(path: KeyPath, key: str, level: object, where: StudyText) -> None:
+def _is_model(path: KeyPath, key: str, level: object, where: error_messages.StudyText) -> None:
     if level not in MODELS[key]:
-        what = f"{show_value(level)} cannot be a machine's {key}"
-        raise where.make_error(path, what, did_you_mean(str(level), MODELS[key], "it is one of"))
+        what = f"{error_messages.show_value(level)} cannot be a machine's {key}"
+        raise where.make_error(path, what, error_messages.did_you_mean(str(level), MODELS[key], "it is one of"))
 
 
-def _is_level(path: KeyPath, name: str, level: object, where: StudyText) -> None:
+def _is_level(path: KeyPath, name: str, level: object, where: error_messages.StudyText) -> None:
     """Whether a treatment takes this level."""
     if not isinstance(level, bool | int | float | str):
         raise where.make_error(
-            path, f"{name} cannot be {show_value(level)}", "a level is a number, a text, true or false"
+            path, f"{name} cannot be {error_messages.show_value(level)}", "a level is a number, a text, true or false"
         )
     problem = plugins.load("treatments", name).problem(level)
     if problem:
-        raise where.make_error(path, f"{name} cannot be {show_value(level)}", problem)
+        raise where.make_error(path, f"{name} cannot be {error_messages.show_value(level)}", problem)
 
 
-def check_observers(study: Study, where: StudyText) -> None:
+def check_observers(study: Study, where: error_messages.StudyText) -> None:
     for name, setting in study.observe.chosen.items():
         check_observer(("observe", name), name, setting, where)
 
 
-def check_observer(path: KeyPath, name: str, setting: Any, where: StudyText) -> None:
+def check_observer(path: KeyPath, name: str, setting: Any, where: error_messages.StudyText) -> None:
     """Whether there is such an observer, and it takes this setting."""
     known = plugins.list_names("observers")
     if name not in known:
-        what = f"there is no observer {show_value(name)}"
-        raise where.make_error(path, what, did_you_mean(name, known, "observers"))
+        what = f"there is no observer {error_messages.show_value(name)}"
+        raise where.make_error(path, what, error_messages.did_you_mean(name, known, "observers"))
     if setting in (None, False):
         return
     try:

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from nearmetal import cpu_lists, plugins
 from nearmetal.model import SAME, Description, EnvironmentSpec, Level, MachineSpec, Provision, Study
-from nearmetal.study.lines import KeyPath
-from nearmetal.study.text import StudyText, check_each, describe_error, did_you_mean, keys_of, show_value
+from nearmetal.study.error_messages import StudyText, check_each, describe_error, did_you_mean, keys_of, show_value
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.units import AS_WRITTEN
 
 _MANUAL = "docs/environments.md says what each kind takes"

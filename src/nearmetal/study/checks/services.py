@@ -6,11 +6,11 @@ from nearmetal.model import MachineSpec, ServiceSpec, Study
 from nearmetal.model.services import FILLED, OURS
 from nearmetal.study.checks.treatments import iterate_asked
 from nearmetal.study.checks.workloads import iterate_filled
+from nearmetal.study.error_messages import StudyText, did_you_mean, show_value
 from nearmetal.study.factors import is_everywhere
 from nearmetal.study.levels import find_placeholders
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import collect_services, validate_parameters
-from nearmetal.study.text import StudyText, did_you_mean, show_value
 
 _ASKING = 'server = "{name}" in a workload of kind http, or services = ["{name}"] in one of kind command'
 

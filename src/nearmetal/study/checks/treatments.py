@@ -8,9 +8,9 @@ from nearmetal import cpu_lists, plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, Description, MachineSpec, Study, is_per_namespace
 from nearmetal.study import factors as words
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.error_messages import StudyText, show_value
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import Resolver, installed_names, resolve_environment
-from nearmetal.study.text import StudyText, show_value
 from nearmetal.study.treatment_request import TreatmentRequest, find_targets
 
 _NO_SYSCTL = "leave it out, or let servers and clients be guests; a factor can have a `when`"

@@ -10,11 +10,19 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import COSTS, OF_THE_BOOT, Identity, Level, Study, Workload, WorkloadSpec, identify_assignment
 from nearmetal.study import factors as words
+from nearmetal.study.error_messages import (
+    StudyText,
+    check_each,
+    describe_error,
+    did_you_mean,
+    join_mistakes,
+    keys_of,
+    show_value,
+)
 from nearmetal.study.hints import find_workload_hint
 from nearmetal.study.levels import fill_placeholders, find_placeholders, format_assignment
-from nearmetal.study.lines import KeyPath
+from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import build_workload, collect_ports, collect_services, lengthen_load, validate_parameters
-from nearmetal.study.text import StudyText, check_each, describe_error, did_you_mean, join_mistakes, keys_of, show_value
 
 _MANUAL = "docs/workloads.md says what each kind takes"
 

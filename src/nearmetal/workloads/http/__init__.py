@@ -15,8 +15,7 @@ from nearmetal.workloads._load.document import LoadDocument, parse, require_docu
 from nearmetal.workloads._parameters import as_time, format_number
 from nearmetal.workloads._server import Servers
 from nearmetal.workloads._stage import uneven_start
-from nearmetal.workloads.http.parameters import HttpParameters
-from nearmetal.workloads.http.requests import MixEntry
+from nearmetal.workloads.http.parameters import HttpParameters, MixEntry
 
 
 class RequestArguments:

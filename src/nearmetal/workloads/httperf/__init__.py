@@ -8,7 +8,7 @@ from nearmetal.model import Completed, Frozen, Measurement, Stage
 from nearmetal.workloads._parameters import format_number
 from nearmetal.workloads._server import Servers
 from nearmetal.workloads._stage import require_success, uneven_start
-from nearmetal.workloads.httperf import gates as httperf_gates
+from nearmetal.workloads.httperf import responses as httperf_gates
 from nearmetal.workloads.httperf import responses as httperf_responses
 from nearmetal.workloads.httperf.output import parse_figures, require_figure
 from nearmetal.workloads.httperf.parameters import HttperfParameters

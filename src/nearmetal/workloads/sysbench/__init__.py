@@ -9,7 +9,7 @@ from nearmetal.lab.machines import scratch
 from nearmetal.model import Completed, Frozen, Machine, Measurement, Stage
 from nearmetal.units import show_size
 from nearmetal.workloads._stage import require_success
-from nearmetal.workloads.sysbench import cache, output, responses
+from nearmetal.workloads.sysbench import cache, output
 from nearmetal.workloads.sysbench.parameters import SysbenchParameters
 
 SLACK = 45.0
@@ -35,7 +35,7 @@ class Sysbench:
 
     def __init__(self, parameters: SysbenchParameters) -> None:
         self._parameters = parameters
-        self.responses = responses.list_kinds(parameters)
+        self.responses = output.list_kinds(parameters)
         self.primary = next(iter(self.responses))
         self.duration = parameters.expected_seconds
         self.preparing = parameters.total_size / USUAL_DISK if parameters.test == "fileio" else 0.0
@@ -80,7 +80,7 @@ class Sysbench:
         """What a run's output says. Pure. ToolFailed when a figure is missing."""
         found = output.parse_figures(ended.text)
         return Measurement(
-            responses=responses.make_responses(found, self._parameters),
+            responses=output.make_responses(found, self._parameters),
             events=output.require_events(found),
             artifacts={"sysbench.txt": ended.stdout, "sysbench.json": json.dumps(found, indent=1).encode()},
         )
