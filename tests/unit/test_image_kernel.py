@@ -63,8 +63,8 @@ def test_no_setup_sectors_means_four() -> None:
 @pytest.mark.parametrize(
     ("image", "error", "says"),
     [
-        (b"", ToolFailed, "not an x86 kernel"),
-        (b"MZ" + bytes(4096), ToolFailed, "not an x86 kernel"),
+        (b"", ToolFailed, "not a kernel image for x86-64"),
+        (b"MZ" + bytes(4096), ToolFailed, "not a kernel image for x86-64"),
         (bzimage(with_length(lzma.compress(ELF)))[:2400], ToolFailed, "cut short"),
         (bzimage(with_length(lzma.compress(b"no ELF"))), ToolFailed, "no ELF kernel"),
         (bzimage(b"\xfd7zXZ\0" + b"rubbish" * 9), ToolFailed, "does not decompress"),

@@ -141,3 +141,19 @@ async def test_when_nothing_boots_it_says_what_was_tried(
     monkeypatch.setattr(accelerator, "CANDIDATES", ("kvm",))
     with pytest.raises(HostCannot, match="kvm: as told"):
         await accelerator.best(image, tmp_path, LocalSite())
+
+
+@pytest.mark.parametrize(
+    ("listed", "models"),
+    [
+        (
+            "Available CPUs:\nx86 486  (alias)\nx86 max  Enables all\n\nRecognized CPUID flags:\n  fpu vme\n",
+            ["486", "max"],
+        ),
+        ("Available CPUs:\n  486   (alias)\n  max   Enables all\n\nRecognized CPUID flags:\n  fpu\n", ["486", "max"]),
+        ("Available CPUs:\n  cortex-a72\n  max\n", ["cortex-a72", "max"]),
+        ("", []),
+    ],
+)
+def test_cpu_models_are_read_as_each_qemu_lists_them(listed: str, models: list[str]) -> None:
+    assert accelerator.parse_cpu_models(listed) == models

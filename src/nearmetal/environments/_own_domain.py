@@ -22,6 +22,7 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup, rootless
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.architecture import pc_alone
 from nearmetal.lab.findings import find_manager_there, finding, programs
 from nearmetal.lab.image import placed
 from nearmetal.lab.image.initrd import seed_archive
@@ -77,6 +78,7 @@ class OwnDomains:
                 "domains that nearmetal makes are new for each boot of the study",
                 'name one of yours: domain = "…"; or leave provision = "reuse" out',
             ),
+            pc_alone("a domain that nearmetal makes", True, 'name one of yours: domain = "…"; or use kind = "qemu"'),
             lab_machine.image_found(machine.image),
             finding(
                 "a quota",

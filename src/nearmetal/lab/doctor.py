@@ -14,6 +14,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NearmetalError, message_of
 from nearmetal.in_short import in_short
 from nearmetal.lab import clean, containment, image, probe, rootless
+from nearmetal.lab.architecture import HERE
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.findings import finding, program, provided
 from nearmetal.lab.image import Image
@@ -313,7 +314,7 @@ async def _accelerators(lab: Image) -> list[Finding]:
     """Boot a guest on each: a device that opens proves nothing."""
     from nearmetal.lab.qemu import accelerator, arguments
 
-    if not program(arguments.PROGRAM, "qemu-system-x86").ok:
+    if not program(arguments.PROGRAM, HERE.qemu_package).ok:
         return []  # which is what the environment lacks
     findings: list[Finding] = []
     for accel in ("kvm", "tcg"):

@@ -8,6 +8,7 @@ from typing import IO, Any, Protocol
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import image as images
+from nearmetal.lab.architecture import HERE, Architecture
 from nearmetal.lab.commands.refused import cannot_read, cannot_write
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Process, Recipe, ls, pinned
@@ -44,6 +45,7 @@ def image(name: str) -> Image:
     """The image of a name: the newest, or the one that the run began with. HostCannot when it is not there."""
     found = _image(name)
     if found:
+        refuse_foreign(found)
         return found
     if digest := pinned.digest(name):
         what = f"the image {name} {digest[:12]} that the run began with is gone, and another would be another system"
@@ -58,6 +60,14 @@ def image(name: str) -> Image:
         raise HostCannot(f"there is no image {name!r}: an archive has to be made one", remedy=remedy)
     build = f"nearmetal image build{'' if name == Recipe().name else f' --name {name}'}"
     raise HostCannot(f"there is no image {name!r}", remedy=f"build it: {build}; or name one of: nearmetal image ls")
+
+
+def refuse_foreign(image: Image, here: Architecture = HERE) -> None:
+    """HostCannot for an image that was built on a host with another processor."""
+    built = image.manifest.get("architecture", here.debian)
+    if built != here.debian:
+        what = f"it is for {built}, and this host is {here.debian}"
+        raise HostCannot(what, f"the image {image.name}", f"nearmetal image rm {image.name}; nearmetal image build")
 
 
 def _build_from(name: str, as_name: str = "mine") -> str:

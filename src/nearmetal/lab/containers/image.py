@@ -10,13 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.architecture import TABLE
 from nearmetal.lab.containers.api import Brand, ContainerEngine, EngineRefusal
 from nearmetal.lab.findings import finding
 from nearmetal.lab.image.archive import open_member, read_json, reading
 from nearmetal.model import Finding
-
-ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
-"""A kernel's name of an architecture to that of the OCI; others are called alike."""
 
 _ARCHIVES = "nearmetal/archive"
 """What images that came by an archive are called in an engine, with the id for a tag: so they are found, and stay."""
@@ -40,7 +38,7 @@ def lacking(client: Any, image: str, machine: str, program: str) -> Finding:
             architecture = str(_inspected(client, image, program)["Architecture"])
     except BadInput as error:
         return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
-    wanted = ARCHITECTURES.get(machine, machine)
+    wanted = TABLE[machine].debian if machine in TABLE else machine  # the OCI calls others alike
     remedy = f"get it for this one: {program} pull --platform linux/{wanted} …"
     return finding(what, architecture == wanted, f"it is for the architecture {architecture}", remedy)
 

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nearmetal.errors import BadInput, HostCannot, NearmetalError, ToolFailed
+from nearmetal.lab.architecture import HERE
 from nearmetal.model import DebianPackage
 
 from . import apt, tools
-from .recipe import ARCHITECTURE, FILES, Recipe
-
-KERNEL = "linux-image-amd64"
-"""The generic kernel: the "cloud" one lacks e1000, e1000e, vmxnet3, 8139cp and 9p."""
+from .recipe import FILES, Recipe
 
 _SCRATCH = "/run/lock"
 """Where mmdebstrap has folders of its own, one of which it forgets: covered, so that they go with its mount namespace.
@@ -36,14 +34,14 @@ async def debian(
     sources, options = await apt.host_sources(recipe.suite, root.parent, environment)
     listed = kernel / "sources.list"
     listed.write_text(sources, "utf-8")
-    fetch = shlex.join(("sh", str(FILES / "fetch-kernel"), str(kernel), KERNEL, "busybox-static"))
+    fetch = shlex.join(("sh", str(FILES / "fetch-kernel"), str(kernel), HERE.kernel, "busybox-static"))
     list_packages = shlex.join(("sh", str(FILES / "list-packages"), str(kernel)))
     argv = (
         "mmdebstrap",
         "--mode=root",
         "--format=directory",
         "--variant=minbase",
-        f"--architectures={ARCHITECTURE}",
+        f"--architectures={HERE.debian}",
         f"--include={','.join(recipe.all_packages)}",
         # What is being made can be made again: the file system need not be flushed after each package.
         "--dpkgopt=force-unsafe-io",

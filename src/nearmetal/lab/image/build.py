@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.architecture import HERE, require_known
 from nearmetal.system import system_errors
 
 from . import bootstrap, disk, initrd, kernel, modules, rootfs, store, tools
 from .image import ROOTS_ALONE, SCHEMA, Image, read
-from .recipe import ARCHITECTURE, Modules, Recipe
+from .recipe import Modules, Recipe
 
 SPACE = 3 << 30
 """Bytes a build needs while it runs; the finished image takes about a third."""
@@ -45,6 +46,7 @@ async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress
         return image
     if os.geteuid() != 0:
         raise HostCannot("building an image needs root: its files belong to root", remedy="run nearmetal as root")
+    require_known()
     tools.require()
     async with store.lock(cache, progress):
         if image := read(target):
@@ -87,8 +89,8 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
     release = modules.move(unpacked, image.root)
     wanted = Modules.of_recipe()
     tree = await modules.prune(image.root, release, wanted, environment)
-    bzimage = unpacked / "boot" / f"vmlinuz-{release}"
-    image.kernel.write_bytes(await asyncio.to_thread(kernel.vmlinux, bzimage.read_bytes(), bzimage.name))
+    packed = unpacked / "boot" / f"vmlinuz-{release}"
+    image.kernel.write_bytes(await asyncio.to_thread(kernel.unpack, packed.read_bytes(), packed.name))
     busybox = (unpacked / "bin/busybox").read_bytes()
     image.initrd.write_bytes(initrd.base(busybox, image.root / "usr/lib/modules" / release, tree, wanted))
 
@@ -103,7 +105,7 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
         image,
         digest=digest,
         suite=recipe.suite,
-        architecture=ARCHITECTURE,
+        architecture=HERE.debian,
         kernel=release,
         packages={name: package.version for name, package in made_of.items()},
         debs={name: package.sha256 for name, package in made_of.items()},

@@ -20,23 +20,26 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import BadInput, ToolFailed
+from nearmetal.lab.architecture import HERE, TABLE
 from nearmetal.units import show_size
 
 from . import archive, disk, rootfs, tools, unpack_layers
 from .build import finish, pack, sha256, tools_environment, write_manifest
 from .image import Image, Process
-from .recipe import ARCHITECTURE, FILES, Recipe, check_files, check_name, hash_files
+from .recipe import FILES, Recipe, check_files, check_name, hash_files
 from .store import folder_of
 
 BUILDER = 1
 """Raised when another image comes out of the same source."""
 REMEDY = "make it by: docker save -o FILE IMAGE, or for a root file system: tar -C FOLDER -cf FILE ."
 
+_PULL = f"docker pull --platform linux/{HERE.debian} …"
 _NEEDED = ("sh", "cat", "mkdir", "chmod", "rm", "sha256sum")
 """By which the probe and files get in, and the first process of a guest runs."""
-_X86_64 = 62
-"""As ELF numbers machines (elf.h)."""
-_OF_ELF = {0: "none", 3: "i386", 40: "arm", 183: "arm64", 243: "riscv64", 21: "ppc64el", 22: "s390x"}
+_OF_ELF = {0: "none", 3: "i386", 40: "arm", 243: "riscv64", 21: "ppc64el", 22: "s390x"} | {
+    one.elf: one.debian for one in TABLE.values()
+}
+"""How ELF numbers machines (elf.h)."""
 _LARGEST = 8 * 2**30
 """Bytes that are unpacked at most: the disk that is made of them has 10 GiB."""
 _FOLDERS = {"dev": 0o755, "proc": 0o555, "sys": 0o555, "run": 0o755, "root": 0o700, "tmp": 0o1777, "etc": 0o755}
@@ -130,9 +133,9 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
     kind, layers, process = check(source.path), [], Process()
     if kind == "image":
         bundle = archive.read_bundle(source.path, REMEDY)
-        if (bundle.architecture, bundle.system) != ("amd64", "linux"):
+        if (bundle.architecture, bundle.system) != (HERE.debian, "linux"):
             what = f"it is for {bundle.system} on the architecture {bundle.architecture}"
-            raise BadInput(what, str(source.path), "get it for this one: docker pull --platform linux/amd64 …")
+            raise BadInput(what, str(source.path), f"get it for this one: {_PULL}")
         layers = list(_list_layers(bundle, source.path))
         process = read_process(bundle.config, source.path)
     elif kind == "disk":
@@ -157,7 +160,7 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
     write_manifest(
         image,
         digest=sha256(image.tarball),
-        architecture=ARCHITECTURE,
+        architecture=HERE.debian,
         kernel=source.lab.manifest["kernel"],
         packages={},
         source={"kind": kind, "file": source.path.name, "lab": source.lab.digest},
@@ -289,10 +292,10 @@ async def _check_programs(
     image: Image, programs: Mapping[str, int], source: ImageSource, environment: dict[str, str]
 ) -> None:
     """BadInput where its programs are for another machine, or it lacks those that the lab needs."""
-    other = next((machine for machine in programs.values() if machine not in (0, -1, _X86_64)), None)
+    other = next((machine for machine in programs.values() if machine not in (0, -1, HERE.elf)), None)
     if other is not None:
-        what = f"its programs are for the architecture {_OF_ELF.get(other, f'number {other}')}, not for amd64"
-        raise BadInput(what, str(source.path), "take the one for amd64: docker pull --platform linux/amd64 …")
+        what = f"its programs are for the architecture {_OF_ELF.get(other, f'number {other}')}, not for {HERE.debian}"
+        raise BadInput(what, str(source.path), f"take the one for {HERE.debian}: {_PULL}")
     lacking = [name for name, machine in programs.items() if not machine]
     if lacking:
         what = f"it has no {', '.join(lacking)}, by which the probe and files get into machines"

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from nearmetal import cpu_lists
+from nearmetal.lab.architecture import HERE
 from nearmetal.lab.qemu import arguments, disk_trouble
 from nearmetal.lab.qemu.arguments import GuestSpec, withheld
 from nearmetal.model import Port, SharedFolder
@@ -29,7 +30,7 @@ def describe(guest: GuestSpec, uuid: str, folder: str, tap: str, cpus: str) -> s
     _text(domain, "vcpu", str(guest.vcpus), **({"cpuset": cpus} if cpus else {}))
     _pin(domain, guest.vcpus, cpus)
     system = SubElement(domain, "os")
-    _text(system, "type", "hvm", arch="x86_64", machine=guest.machine)
+    _text(system, "type", "hvm", arch=HERE.machine, machine=guest.machine)
     _text(system, "kernel", guest.kernel)
     _text(system, "initrd", f"{folder}/{arguments.INITRD}")
     _text(system, "cmdline", arguments.kernel_command_line(guest))

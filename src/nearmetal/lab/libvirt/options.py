@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from pydantic import Field, IPvAnyAddress, field_validator, model_validator
 
 from nearmetal.lab.libvirt.virsh import Connection
+from nearmetal.lab.qemu import arguments
 from nearmetal.model import Frozen, HostSpec, Site
 from nearmetal.model.words import LoginName
 
@@ -44,7 +45,7 @@ _STARTS = "it might start a program by that"
 
 class Options(Frozen):
     uri: str | None = None
-    machine: str = "q35"
+    machine: str = arguments.MACHINE
     domain: Annotated[str, Field(min_length=1)] | None = None
     login: LoginName = "root"
     data: IPvAnyAddress | None = None

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from nearmetal import units
 from nearmetal.cpu_lists import show
 from nearmetal.lab import probe
+from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.changes.ethtool import FEATURES
 from nearmetal.lab.changes.kinds import GRUB_DROP_IN, arguments_in
 from nearmetal.lab.mock import probe_output
@@ -292,7 +293,7 @@ async def _facts(call: Call) -> Completed:
         "kernel": {
             "release": "6.1-mock",
             "version": "#1",
-            "architecture": "x86_64",
+            "architecture": X86_64.machine,
             "command_line": " ".join(state["running_arguments"]),
             "boot_id": state["boot_id"],
         },

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, HostCannot, TimedOut
+from nearmetal.lab.architecture import HERE
 from nearmetal.lab.image import Image, newc, placed
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.site import must
@@ -106,7 +107,7 @@ async def prove(
 ) -> BootProof:
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
     name = await _name(accel, machine, program, site)
-    words = ["console=ttyS0", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
+    words = [f"console={HERE.console}", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
     parts, power = await placed.parts(image, site), await needs.find(program, accel, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
@@ -175,8 +176,13 @@ async def machine_types(site: Site, program: str) -> list[str]:
 
 
 async def cpu_models(site: Site, program: str) -> list[str]:
-    listed = await site.exec([program, "-cpu", "help"])
-    return [words[1] for line in listed.text.splitlines() if len(words := line.split()) > 1 and words[0] == "x86"]
+    return parse_cpu_models((await site.exec([program, "-cpu", "help"])).text)
+
+
+def parse_cpu_models(listed: str) -> list[str]:
+    """The names in what `-cpu help` prints. Before QEMU 9.1 each line of one program begins with "x86". Pure."""
+    lines = listed.partition("\n\n")[0].splitlines()[1:]
+    return [line.removeprefix("x86 ").split()[0] for line in lines if line.strip()]
 
 
 _versions: dict[tuple[str, str, str], str] = {}

@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from nearmetal.errors import BadInput
+from nearmetal.lab.architecture import HERE
 from nearmetal.model import Port, SharedFolder
 
 from . import disk_trouble
 from .privilege import LEAST, Privilege
 
-PROGRAM: Final = "qemu-system-x86_64"
+PROGRAM: Final = HERE.qemu
 
-MACHINE: Final = "q35"
+MACHINE: Final = HERE.board
 """The machine type where a study names none."""
 MICROVM: Final = "microvm"
 """The machine type without the hardware of a PC. Emulated, it has no clock by which Linux could measure another."""
-_WITH_BUS: Final = {MICROVM: f"{MICROVM},acpi=on,pcie=on,rtc=on"}
-"""The devices of a guest are on a PCI bus, which that machine type has if asked (QEMU 5.2 and later)."""
+_OPTIONS: Final = {MICROVM: f"{MICROVM},acpi=on,pcie=on,rtc=on", "virt": "virt,gic-version=max"}
+"""The devices of a guest are on a PCI bus, which a microvm has if asked (QEMU 5.2 and later). By itself the other has
+an interrupt controller that serves eight CPUs, and that KVM offers on few hosts."""
 EXPRESS: Final = "pcie.0"
 """The first bus of a machine with PCI Express."""
 RNG: Final = "virtio-rng-pci"
@@ -60,28 +62,22 @@ _DEVICES: Final = {"virtio-net": "virtio-net-pci", "virtio-blk": "virtio-blk-pci
 _MODEL = re.compile(r"[A-Za-z0-9._-]+")
 
 KERNEL: Final = (
-    "console=ttyS0",
+    f"console={HERE.console}",
     "quiet",
     # One name for an interface whatever the bus says; the guest renames them by MAC.
     "net.ifnames=0",
     # What only costs time to boot, and no guest's user would notice: self-tests, waiting for entropy, calibration.
     "cryptomgr.notests",
     "random.trust_cpu=on",
-    "tsc=reliable",
-    "no_timer_check",
+    *HERE.kernel_words,
     "audit=0",
     # A guest starved by its host is what a study may be about; it must not be taken for a hang.
     "nowatchdog",
 )
 """The CPU's mitigations are left as they are: the guest decides by what its CPU says, as the host does."""
-EMULATED: Final[tuple[str, ...]] = ("norandmaps", "clearcpuid=141")
-"""QEMU keeps what it has translated by address: programs that lie elsewhere each time are translated each time.
-
-CPU feature 141 is `cx16`. When an interrupt follows CMPXCHG16B, QEMU 7.2 hands the kernel flags that no processor has:
-Linux 6.12 panics of them at nearly every boot. So the kernel does without; programs, which may demand it, keep it.
-"""
-PRETENDED: Final[tuple[str, ...]] = ("erms", "fsrm")
-"""By these a processor says that one instruction copies bytes fastest. An emulator copies them one by one."""
+EMULATED: Final[tuple[str, ...]] = ("norandmaps", *HERE.emulated_words)
+"""QEMU keeps what it has translated by address: programs that lie elsewhere each time are translated each time."""
+PRETENDED: Final = HERE.pretended
 
 
 @dataclass(frozen=True)
@@ -207,7 +203,7 @@ def common(program: str, machine: str, accel: str, cpu_model: str, vcpus: int, m
 
 def machine_option(machine: str) -> str:
     """What QEMU is told of a machine type. BadInput for a name that cannot be one."""
-    return _WITH_BUS.get(machine) or _model(machine)
+    return _OPTIONS.get(machine) or _model(machine)
 
 
 def tell_clock(tsc_khz: int | None) -> list[str]:

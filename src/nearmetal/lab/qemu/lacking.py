@@ -7,6 +7,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe, rootless
+from nearmetal.lab.architecture import HERE, pc_alone
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
 from nearmetal.lab.image import Recipe
@@ -32,7 +33,7 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
     user, tun, tools, free, available = await asyncio.gather(
         must(site, "id", "-u"),
         site.exec(["test", "-c", "/dev/net/tun"]),
-        programs(site, _TOOLS if machine.vmm else {arguments.PROGRAM: "qemu-system-x86", **_TOOLS}),
+        programs(site, _TOOLS if machine.vmm else {arguments.PROGRAM: HERE.qemu_package, **_TOOLS}),
         memory(site, "MemAvailable"),
         layout.usable(machine, site),
     )
@@ -64,6 +65,10 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
             "a guest is restored on an overlay over its snapshot's disk, which a raw disk cannot be",
             'set machine.disk_format = "qcow2", or provision = "boot"',
         ),
+        pc_alone("a restored guest", spec.provision == "restore", 'set provision = "boot"'),
+        pc_alone(f"machine.kernel {machine.kernel}", machine.kernel is not None, "leave it out"),
+        pc_alone(f"machine.disk {machine.disk}", machine.disk == "ide", 'set machine.disk = "virtio-blk"'),
+        pc_alone(f"image {machine.image}", machine.brings_image, "make it an image of nearmetal's: image build --from"),
         *await shares.findings(machine, site),
         *([rootless.find_quota(machine)] if rootless.lacks_groups(site) else ()),
     ]
@@ -89,7 +94,7 @@ async def _vmm(machine: MachineSpec, site: Site) -> list[Finding]:
     said = (ended.complaint or ended.text.strip()).partition("\n")[0][:200]
     is_qemu = ended.status == 0 and ended.text.startswith("QEMU emulator version ")
     detail = f"this is no QEMU: {said or 'there is no such program'}"
-    remedy = f"name a QEMU for x86-64, such as {arguments.PROGRAM}, by its name or its whole path"
+    remedy = f"name a QEMU for {HERE.title}, such as {arguments.PROGRAM}, by its name or its whole path"
     return [finding(f"machine.vmm {machine.vmm}", is_qemu, detail, remedy)]
 
 
@@ -112,7 +117,7 @@ async def _more_arguments(board: str, machine: MachineSpec, site: Site) -> Findi
     vmm, more = machine.vmm or arguments.PROGRAM, machine.vmm_arguments
     refused = await machine_type.try_devices(vmm, board, [], site, more)
     what = f"machine.vmm_arguments {' '.join(more)}"
-    return finding(what, refused is None, f"this QEMU refuses them: {refused}", "`man qemu-system-x86_64` lists all")
+    return finding(what, refused is None, f"this QEMU refuses them: {refused}", f"`man {arguments.PROGRAM}` lists all")
 
 
 def proving(spec: MachineSpec) -> str:

@@ -11,6 +11,7 @@ from qemu.qmp import ConnectError, ExecuteError, QMPClient, QMPError
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
+from nearmetal.lab.architecture import HERE
 from nearmetal.lab.site import must
 from nearmetal.model import CpuModel, Hardware, Site, VirtualDisk
 
@@ -30,8 +31,7 @@ CACHES: Final = {
     "unsafe": (True, False, True),
 }
 """Cache mode to what it stands for: a write cache that the guest sees, around the host's page cache, flushes ignored
-(qemu-system-x86_64(1), -drive cache=)."""
-_CPU_TYPE: Final = "-x86_64-cpu"
+(qemu-system(1), -drive cache=)."""
 
 _PATIENCE = LIMITS.command
 """Seconds for an answer; a QEMU that was stopped gives none."""
@@ -71,7 +71,7 @@ class Monitor:
         type_name: Any = await self._ask("qom-get", {"path": first["qom-path"], "property": "type"})
         defined: Any = await self._ask("query-cpu-definitions")
         lacking = next((one["unavailable-features"] for one in defined if one["typename"] == type_name), ())
-        return CpuModel(name=str(type_name).removesuffix(_CPU_TYPE), lacking=tuple(lacking))
+        return CpuModel(name=str(type_name).removesuffix(HERE.cpu_type), lacking=tuple(lacking))
 
     async def version(self) -> str:
         """Such as "7.2.22 (Debian 1:7.2+dfsg-7)"."""

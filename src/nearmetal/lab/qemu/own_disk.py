@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.findings import finding
 from nearmetal.lab.image.disk import find_other_file
 from nearmetal.lab.image.placed import Parts
@@ -100,7 +101,9 @@ async def _bootable(path: str, site: Site) -> Finding:
         said = first_of(checked.complaint or checked.text)
         return finding(what, False, f"it is damaged: {said}", "get it anew, and compare its checksum")
     problem = problem_of(await _head(path, kind, site))
-    return finding(what, problem is None, problem or "", "use an image for x86-64 that a BIOS boots, with cloud-init")
+    return finding(
+        what, problem is None, problem or "", f"use an image for {X86_64.title} that a BIOS boots, with cloud-init"
+    )
 
 
 _ONE_FILE = "if the guest may read that, make one file of both: qemu-img convert -O qcow2"

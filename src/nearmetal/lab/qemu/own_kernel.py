@@ -23,6 +23,7 @@ from typing import Final, Never
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.image import Image, kernel, modules, newc
 from nearmetal.lab.image.build import sha256
 from nearmetal.lab.image.modules import Tree
@@ -169,7 +170,7 @@ def _read(file: Path, places: Iterable[Path]) -> _Found:
 
 
 def _refuse(file: Path) -> Never:
-    raise HostCannot("this is no Linux kernel for x86-64", str(file), "name a vmlinuz or vmlinux")
+    raise HostCannot(f"this is no Linux kernel for {X86_64.title}", str(file), "name a vmlinuz or vmlinux")
 
 
 def _read_banner(elf: bytes, file: Path) -> re.Match[bytes]:
@@ -180,7 +181,9 @@ def _unpack(found: _Found, tree: Tree) -> _UnpackedKernel:
     try:
         elf = found.content if found.is_elf else kernel.vmlinux(found.content, str(found.file))
     except ToolFailed as error:
-        raise HostCannot(error.what, str(found.file), "name a Linux kernel for x86-64: vmlinuz or vmlinux") from None
+        raise HostCannot(
+            error.what, str(found.file), f"name a Linux kernel for {X86_64.title}: vmlinuz or vmlinux"
+        ) from None
     # The first one in the file is for version strings of its own, without the number of its build.
     banner = _read_banner(elf, found.file)[0].decode("utf-8", "replace").rstrip()
     return _UnpackedKernel(found, elf, banner, tree)
