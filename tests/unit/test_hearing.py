@@ -24,7 +24,7 @@ def cpu(number: int, gaps: int = 40, ticks: int | None = 500) -> dict[str, Any]:
         "elapsed_ns": 2_000_000_000,
         "threshold_ns": 5000,
         "gaps": {"count": gaps, "share": 0.04, "longest_ns": 3_000_000},
-        "causes": {"interrupts": lines},
+        "causes": {"interrupts": lines, "local_timer": ticks},
     }
 
 
@@ -54,7 +54,7 @@ def test_a_kernel_that_tells_no_interrupts_had_not_none() -> None:
 
 
 def test_a_cpu_without_ticks_had_none() -> None:
-    silent = cpu(1) | {"causes": {"interrupts": [{"line": "24", "count": 3}]}}
+    silent = cpu(1) | {"causes": {"interrupts": [{"line": "24", "count": 3}], "local_timer": 0}}
     assert heard(document(silent), "server")[1].ticks == 0
 
 

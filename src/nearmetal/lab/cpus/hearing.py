@@ -11,8 +11,6 @@ from nearmetal.model import Completed, Machine
 
 SLACK = 20.0
 """Seconds beyond what is listened for the probe to start and to tell."""
-_TIMER = "LOC"
-"""The line of /proc/interrupts under which x86 counts a CPU's own timer."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +49,15 @@ def heard(document: bytes, machine: str) -> dict[int, Heard]:
 
 
 def _of_cpu(cpu: Mapping[str, Any]) -> Heard:
-    lines = {line["line"]: line["count"] for line in cpu["causes"]["interrupts"]}
+    causes = cpu["causes"]
+    counts = [line["count"] for line in causes["interrupts"]]
     return Heard(
         seconds=cpu["elapsed_ns"] / 1e9,
         gaps=cpu["gaps"]["count"],
         share=cpu["gaps"]["share"],
         longest=cpu["gaps"]["longest_ns"] / 1e9,
-        ticks=lines.get(_TIMER, 0) if lines else None,
-        interrupts=sum(lines.values()) if lines else None,
+        ticks=causes["local_timer"],
+        interrupts=sum(counts) if counts else None,
     )
 
 
