@@ -10,6 +10,7 @@ import pytest
 from qemu.qmp import QMPClient
 
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
+from nearmetal.lab.architecture import HERE
 from nearmetal.lab.qemu import monitor
 from nearmetal.lab.qemu.arguments import SOCKETS
 from nearmetal.lab.site import LocalSite
@@ -66,6 +67,25 @@ async def test_a_qemu_that_was_stopped_is_not_waited_for_for_ever(monkeypatch: p
     monkeypatch.setattr(monitor, "_PATIENCE", 0.01)
     with pytest.raises(MachineLost, match=r"did not answer 'cont' within 0.01 s"):
         await monitor.Monitor(cast(QMPClient, Stopped())).go()
+
+
+@pytest.mark.parametrize(
+    ("defined", "lacking"), [({"unavailable-features": ["x2apic"]}, ("x2apic",)), ({}, ())], ids=["x86", "arm"]
+)
+async def test_a_qemu_need_not_say_what_a_cpu_lacks(defined: dict[str, object], lacking: tuple[str, ...]) -> None:
+    kind = f"max{HERE.cpu_type}"
+    answers: dict[str, object] = {
+        "query-cpus-fast": [{"qom-path": "/cpu", "cpu-index": 0}],
+        "qom-get": kind,
+        "query-cpu-definitions": [{"typename": "other"}, {"typename": kind, **defined}],
+    }
+
+    class Answering:
+        async def execute(self, command: str, arguments: object) -> object:
+            return answers[command]
+
+    model = await monitor.Monitor(cast(QMPClient, Answering())).cpu_model()
+    assert (model.name, model.lacking) == ("max", lacking)
 
 
 async def test_a_qemu_that_ends_tells_why(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class Monitor:
         (first, *_) = await self._cpus()
         type_name: Any = await self._ask("qom-get", {"path": first["qom-path"], "property": "type"})
         defined: Any = await self._ask("query-cpu-definitions")
-        lacking = next((one["unavailable-features"] for one in defined if one["typename"] == type_name), ())
+        lacking = next((one.get("unavailable-features", ()) for one in defined if one["typename"] == type_name), ())
         return CpuModel(name=str(type_name).removesuffix(HERE.cpu_type), lacking=tuple(lacking))
 
     async def version(self) -> str:
