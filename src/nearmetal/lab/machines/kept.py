@@ -1,19 +1,16 @@
 """What is written down of each machine that is kept up: one file per name, claimed by its keeper."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-
-from pydantic import field_validator
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab.machines import alive
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
-from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 from nearmetal.system import files
@@ -40,11 +37,6 @@ class KeptMachine(Frozen):
     cpus: str = ""
     address: str = ""
     handle: Handle | None = None
-
-    @field_validator("handle", mode="before")
-    @classmethod
-    def _handle(cls, handle: object) -> object:
-        return upgrade_handle(handle) if isinstance(handle, Mapping) else handle
 
     @property
     def accel(self) -> str | None:
