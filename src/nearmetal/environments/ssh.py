@@ -21,7 +21,6 @@ from nearmetal.lab.borrowed.borrowed_machine import (
     Borrowing,
     address_found,
     answered,
-    borrowed,
     measured,
 )
 from nearmetal.lab.cpus.limits import limits_found
@@ -104,16 +103,11 @@ class SshEnvironment:
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         await answered(site, ANSWER)
         await host_lock.hold(site)
-        shared = await measured(site)
         if Options.model_validate(dict(order.options)).image == "chroot":
-            chroot = order.model_copy(update={"shared": shared})
+            chroot = order.model_copy(update={"shared": await measured(site)})
             return await plugins.load("environments", "host").create(chroot, site, ledger)
-        here = Handle(kind=self.kind, name=order.name, site=site.name, stays=True)
-        handle = borrowed(here, order, shared, order.cpus)
-        ledger.creating(handle)
-        whole = await self._borrowing.confined(handle, site)
-        ledger.creating(whole)
-        return whole
+        handle = Handle(kind=self.kind, name=order.name, site=site.name, stays=True)
+        return await self._borrowing.borrow(handle, order, order.cpus, site, ledger)
 
     async def attach(self, handle: Handle, site: Site) -> BorrowedMachine:
         assert isinstance(site, SshSite)

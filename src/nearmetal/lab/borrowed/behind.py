@@ -12,7 +12,7 @@ from nearmetal import cpu_lists
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
 from nearmetal.lab import host_lock
-from nearmetal.lab.borrowed.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowed, measured
+from nearmetal.lab.borrowed.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.ssh.ssh_site import SshSite
@@ -95,14 +95,11 @@ class BehindSsh:
             if lacking := next((one for one in needed if not one.ok), None):
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
             await host_lock.hold(there)
-            own = borrowed(handle, order, await measured(there), cpu_lists.show(range(order.spec.vcpus)))
-            entered = own.knowing(data={"way": way.model_dump(mode="json")})
-            ledger.creating(entered)
-            whole = await self._borrowing.confined(entered, there)
+            known = handle.knowing(data={"way": way.model_dump(mode="json")})
+            cpus = cpu_lists.show(range(order.spec.vcpus))
+            return await self._borrowing.borrow(known, order, cpus, there, ledger)
         except HostCannot as error:
             raise NotProvisioned(error.what, error.where, error.remedy) from None
-        ledger.creating(whole)
-        return whole
 
     async def attach(self, kind: type[Kind], handle: Handle, site: Site) -> Kind:
         """NotProvisioned when it does not answer, or was not entered."""
