@@ -87,14 +87,14 @@ class Somewhere(LocalSite):
         super().__init__()
         self.name = name
         self.underlay = underlay
-        self._route = route
+        self._route = {"prefsrc": underlay, **route}
         self._mtu = mtu
 
     async def exec(self, argv: Sequence[str], **_: Any) -> Completed:
         if argv[0] == "unshare":
             return Completed(status=0)
         link = {"mtu": self._mtu, "link_type": "ether"}
-        told = self._route.get(argv[-1], self._route) if "route" in argv else link
+        told = {**self._route, **self._route.get(argv[-1], {})} if "route" in argv else link
         return Completed(status=0, stdout=json.dumps([told]).encode())
 
 

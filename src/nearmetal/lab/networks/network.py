@@ -42,7 +42,11 @@ async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
         raise HostCannot(what, site.name, remedy)
     handle = Handle(kind=KIND, name=name, site=site.name, data={})
     ledger.creating(handle)
-    await must(site, *_make_namespace(name, site))
+    if user_namespace.is_entered() and site.spec is None:
+        # `ip netns add` returns to the network that it came from, which only root of the host may.
+        await must(site, "unshare", "--net", "sh", "-c", 'exec ip netns attach "$0" $$', name)
+    else:
+        await must(site, "ip", "netns", "add", name)
     bridges = "".join(
         # A bridge learns nothing from timers: no spanning tree, and ports forward at once.
         f"link add {bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\nlink set {bridge} up\n"
@@ -50,13 +54,6 @@ async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
     )
     await batch(site, name, f"link set lo up\n{bridges}")
     return handle
-
-
-def _make_namespace(name: str, site: Site) -> list[str]:
-    if user_namespace.is_entered() and site.spec is None:
-        # `ip netns add` returns to the network that it came from, which only root of the host may.
-        return ["unshare", "--net", "sh", "-c", 'exec ip netns attach "$0" $$', name]
-    return ["ip", "netns", "add", name]
 
 
 async def batch(site: Site, namespace: str, lines: str) -> None:

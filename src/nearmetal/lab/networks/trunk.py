@@ -26,8 +26,6 @@ Tunnel = Literal["vxlan", "gre"]
 DATA_MTU = 1400
 """Bytes: 1500 less the most that a tunnel takes (70), and room for an underlay that is itself a tunnel (1450)."""
 
-_INSIDE = "trunk"
-"""The end's name in the lab's namespace, with the number of its tunnel; without one in ledgers of earlier versions."""
 _PORT = 4789
 """UDP, of VXLAN (RFC 7348)."""
 _ETHERNET, _VXLAN, _UDP, _GRE = 14, 8, 8, 8
@@ -77,7 +75,7 @@ async def ends(servers: Site, clients: Site) -> tuple[End, End]:
     known = {servers.name: servers.underlay, clients.name: clients.underlay}
     for site, other in ((servers, clients), (clients, servers)):
         if known[site.name] is None:
-            known[site.name] = (await _route(site, str(known[other.name])))["prefsrc"]
+            known[site.name] = (await network.facing(str(known[other.name]), site)).address
     addresses = str(known[servers.name]), str(known[clients.name])
     if addresses[0] == addresses[1]:
         both = f"{servers.name} and {clients.name} are both reached as {addresses[0]}"
@@ -87,14 +85,9 @@ async def ends(servers: Site, clients: Site) -> tuple[End, End]:
 
 
 async def _end(site: Site, own: str, other: str) -> End:
-    interface = (await _route(site, other))["dev"]
+    interface = (await network.facing(other, site)).interface
     links = json.loads(await must(site, "ip", "-json", "link", "show", "dev", interface))
     return End(site, own, interface, int(links[0]["mtu"]))
-
-
-async def _route(site: Site, address: str) -> dict[str, Any]:
-    routes = json.loads(await must(site, "ip", "-json", "route", "get", address))
-    return dict(routes[0])
 
 
 async def lacking(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
@@ -132,7 +125,7 @@ class PlacedEnd:
 
     @property
     def inside(self) -> str:
-        return _name_inside(self.handle)
+        return str(self.handle.data["inside"])
 
     async def read(self) -> Mapping[str, Any] | None:
         """What the kernel says of it; None if it is gone."""
@@ -235,7 +228,7 @@ async def lay(
         of_tunnel = []
         for side, (end, other) in enumerate((both, both[::-1])):
             made, namespace = f"{name}-t{2 * index + side}", namespaces[end.site.name]
-            handle = hold(made, namespace, f"{_INSIDE}{index}", end.site, ledger)
+            handle = hold(made, namespace, f"trunk{index}", end.site, ledger)
             six = "6" if tunnel == "vxlan" and ":" in end.address else ""  # as iproute2 calls them
             known = {"mtu": DATA_MTU, "master": bridge, f"local{six}": end.address, f"remote{six}": other.address}
             of_tunnel.append(one := PlacedEnd(end, handle, known))
@@ -255,12 +248,8 @@ def hold(made: str, namespace: str, inside: str, site: Site, ledger: Recorder) -
     return handle
 
 
-def _name_inside(handle: Handle) -> str:
-    return str(handle.data.get("inside", _INSIDE))
-
-
 async def remove(handle: Handle, site: Site) -> None:
     """Take one end out, wherever it stands. Idempotent."""
     await site.exec(["ip", "link", "delete", handle.data["device"]])
     if await network.exists(handle.data["namespace"], site):
-        await site.exec(["ip", "-netns", handle.data["namespace"], "link", "delete", _name_inside(handle)])
+        await site.exec(["ip", "-netns", handle.data["namespace"], "link", "delete", handle.data["inside"]])
