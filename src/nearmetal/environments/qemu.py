@@ -196,8 +196,16 @@ class QemuEnvironment:
         return hardware.model_copy(update=found), ports
 
     async def attach(self, handle: Handle, site: Site) -> guests.Guest:
-        running = self._monitors.get(handle.name)
-        machine = await _reach_guest(handle, site, running)
+        """NotProvisioned also if it was never whole."""
+        running, ports = self._monitors.get(handle.name), await guests.forwarded(handle, site)
+        machine: guests.Guest
+        if handle.image.brings_kernel:
+            # With asyncssh, which takes as long to import as a guest to restore.
+            from nearmetal.lab.qemu.own_disk_machine import OwnDiskMachine
+
+            machine = OwnDiskMachine(handle, site, ports, running)
+        else:
+            machine = guests.QemuMachine(handle, site, ports, running, running is not None)
         await machine.connect()
         # Its monitor has one listener at a time: whoever made it.
         if running and not self._attached[handle.name]:
@@ -279,17 +287,6 @@ async def _find_monitoring(guest: GuestSpec, qemu: Monitor, thread: int, site: S
         power=privilege.describe_status(status, is_ordinary=guest.privilege.users is None),
         unlike=tuple(sentence for sentence, holds in unlike.items() if holds),
     )
-
-
-async def _reach_guest(handle: Handle, site: Site, running: Running | None) -> guests.Guest:
-    """The machine of a handle, not connected yet. NotProvisioned when it was never whole."""
-    ports = await guests.forwarded(handle, site)
-    if not handle.image.brings_kernel:
-        return guests.QemuMachine(handle, site, ports, running, running is not None)
-    # With asyncssh, which takes as long to import as a guest to restore.
-    from nearmetal.lab.qemu.own_disk_machine import OwnDiskMachine
-
-    return OwnDiskMachine(handle, site, ports, running)
 
 
 def _is_within(asked: Sequence[str], words: Sequence[str]) -> bool:

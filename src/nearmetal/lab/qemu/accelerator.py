@@ -80,7 +80,10 @@ async def proved_now(
     proof = await prove(accel, image, limit, site, machine, program)
     circumstances = await _circumstances(image, site)
     file = _file(cache, site)
-    _write(file, circumstances, {**_read(file, circumstances), proof.accel: proof})
+    known = {**_read(file, circumstances), proof.accel: proof}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    document = {"circumstances": circumstances, "proofs": [one.model_dump(mode="json") for one in known.values()]}
+    replace_file(file, (json.dumps(document, indent=1) + "\n").encode())
     return proof
 
 
@@ -205,9 +208,3 @@ def _read(file: Path, circumstances: list[str]) -> dict[str, BootProof]:
         return {proof["accel"]: BootProof.from_json(proof) for proof in document["proofs"]}
     except (OSError, *MALFORMED):
         return {}
-
-
-def _write(file: Path, circumstances: list[str], known: dict[str, BootProof]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    document = {"circumstances": circumstances, "proofs": [proof.model_dump(mode="json") for proof in known.values()]}
-    replace_file(file, (json.dumps(document, indent=1) + "\n").encode())

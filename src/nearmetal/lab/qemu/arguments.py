@@ -122,7 +122,7 @@ def command(guest: GuestSpec) -> list[str]:
         *_boot(guest),
         *_open_below(guest),
         *("-drive", _drive(guest)),
-        *("-device", f"{_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
+        *("-device", f"{name_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
         *("-netdev", CONTROL),
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
         *(_data_network(guest, guest.port) if guest.port else ()),
@@ -233,13 +233,8 @@ def kernel_command_line(guest: GuestSpec) -> str:
 def _data_network(guest: GuestSpec, port: Port) -> list[str]:
     return [
         *("-netdev", "tap,id=data,fd={tap0}"),
-        *("-device", f"{nic(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
+        *("-device", f"{name_device(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
     ]
-
-
-def nic(model: str) -> str:
-    """What QEMU calls a network card."""
-    return _device(model)
 
 
 def _shared(share: SharedFolder) -> list[str]:
@@ -251,7 +246,8 @@ def _shared(share: SharedFolder) -> list[str]:
     ]
 
 
-def _device(name: str) -> str:
+def name_device(name: str) -> str:
+    """What QEMU calls a device of a study's. BadInput for a name that cannot be one."""
     return _DEVICES.get(name) or _model(name)
 
 

@@ -58,9 +58,6 @@ async def forwarded(handle: Handle, site: Site) -> Mapping[str, int]:
     """
     if handle.hardware is None:
         raise NotProvisioned("its creation was interrupted", handle.name)
-    missing = [name for name in _PORTS if name not in handle.data]
-    if missing:
-        raise NotProvisioned("it was made by an earlier nearmetal, which knew no agent", handle.name)
     return {name: await site.forward(handle.data[name]) for name in _PORTS}
 
 

@@ -24,6 +24,7 @@ _TOOLS = {"qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
 """Program to Debian package."""
 LEAST_MEMORY = 128 * 2**20
 """Bytes. A guest's kernel keeps 46 MiB: with 112 MiB the smallest comes up too, with 96 its kernel panics."""
+_LIST_ALL = f"`man {arguments.PROGRAM}` lists all"
 _OVERHEAD = 256 * 2**20
 """Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
 
@@ -82,7 +83,10 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
     board = machine.board or spec.options.get("machine") or arguments.MACHINE
     found += await machine_type.findings(board, machine, accel, site)
     if all(one.ok or not one.fatal for one in found) and machine.vmm_arguments:
-        found.append(await _more_arguments(board, machine, site))
+        vmm, more = machine.vmm or arguments.PROGRAM, machine.vmm_arguments
+        refused = await machine_type.try_devices(vmm, board, [], site, more)
+        what = f"machine.vmm_arguments {' '.join(more)}"
+        found.append(finding(what, refused is None, f"this QEMU refuses them: {refused}", _LIST_ALL))
     return found
 
 
@@ -110,14 +114,6 @@ async def _kernel(machine: MachineSpec, site: Site) -> list[Finding]:
         detail = error.what if error.where == own_kernel.WHERE else placed(error)
         return [Finding(what=what, ok=False, detail=detail, remedy=error.remedy)]
     return [Finding(what=what, ok=True)]
-
-
-async def _more_arguments(board: str, machine: MachineSpec, site: Site) -> Finding:
-    """Whether QEMU takes them."""
-    vmm, more = machine.vmm or arguments.PROGRAM, machine.vmm_arguments
-    refused = await machine_type.try_devices(vmm, board, [], site, more)
-    what = f"machine.vmm_arguments {' '.join(more)}"
-    return finding(what, refused is None, f"this QEMU refuses them: {refused}", f"`man {arguments.PROGRAM}` lists all")
 
 
 def proving(spec: MachineSpec) -> str:

@@ -43,7 +43,7 @@ async def _misfit(machine_type: str, machine: MachineSpec, site: Site) -> str | 
     program = machine.vmm or arguments.PROGRAM
     if await try_devices(program, machine_type, [arguments.RNG], site) is not None:
         return "it has no PCI bus, on which a guest's devices are"
-    refused = await try_devices(program, machine_type, [f"{arguments.nic(machine.nic)},romfile="], site)
+    refused = await try_devices(program, machine_type, [f"{arguments.name_device(machine.nic)},romfile="], site)
     return None if refused is None else f"it has no place for the NIC {machine.nic}: {refused}"
 
 
