@@ -33,7 +33,7 @@ from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.packages import describe_install
-from nearmetal.lab.qemu import arguments, machine_type, ordered, template
+from nearmetal.lab.qemu import arguments, machine_type, ordered, privilege, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.site import must
@@ -104,7 +104,9 @@ class OwnDomains:
         connection = options.connect(site)
         parts = await placed.parts(lab_machine.image(order.spec.image), site)
         guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
-        folder, identity, tap = lab_machine.folder(order.name, site), str(uuid.uuid4()), _name_tap(order.name)
+        folder, identity = lab_machine.folder(order.name, site), str(uuid.uuid4())
+        # The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more.
+        tap = f"nm-{hashlib.sha256(order.name.encode()).hexdigest()[:12]}"
         handle = lab_machine.handle_of(
             "libvirt",
             order,
@@ -196,11 +198,6 @@ class DomainMachine(guests.QemuMachine):
         return Cost(cpu_seconds=seconds, memory_bytes=of_group.memory_bytes)
 
 
-def _name_tap(name: str) -> str:
-    """The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more."""
-    return f"nm-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-
-
 _NO_CARD = "specified dev doesn't exist"
 """What libvirt says of a card that is not in the network that it runs in."""
 
@@ -260,11 +257,9 @@ async def _find_started(
     connection: Connection, name: str, accel: str, folder: str, site: Site
 ) -> tuple[Hardware, FirstProcess, Mapping[str, Any]]:
     """What QEMU tells of a domain that was started, its process, and what its handle's data has besides."""
-    client = MonitorClient(connection, name)
-    monitor = Monitor(cast(QMPClient, client))
-    threads = await monitor.threads()
-    status = (await site.get(f"/proc/{threads[0]}/status")).decode()
-    pid = int(next(line for line in status.splitlines() if line.startswith("Tgid:")).split()[1])
+    monitor = Monitor(cast(QMPClient, MonitorClient(connection, name)))
+    (thread, *_) = await monitor.threads()
+    pid = int(privilege.read_status((await site.get(f"/proc/{thread}/status")).decode())["Tgid"])
     first = await FirstProcess.of(pid, site)
     if first is None:
         raise NotProvisioned("its QEMU has ended at once", name)

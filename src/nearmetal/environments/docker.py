@@ -165,14 +165,9 @@ class DockerEnvironment:
             return [await self._engine_lacking(error, site)]
         runtime, driver = options.get("runtime") or info["DefaultRuntime"], info["Driver"]
         if is_sandboxed(runtime) and site.spec is not None:
-            return [
-                Finding(
-                    what=f"containers with a kernel of their own on {site.name}",
-                    ok=False,
-                    detail="nearmetal has to be on their host, to see whether they live",
-                    remedy='place them with host = "local", or run nearmetal there',
-                )
-            ]
+            what, detail = f"containers with a kernel of their own on {site.name}", "nearmetal has to be on their host"
+            remedy = 'place them with host = "local", or run nearmetal there'
+            return [finding(what, False, f"{detail}, to see whether they live", remedy)]
         known, asked = self.runtimes(info), options.get("storage_driver", driver)
         knows = f"the engine knows {', '.join(known)}"
         has_limits = (info["MemoryLimit"] and info["CPUSet"]) or self.is_rootless(site) or await _can_delegate(site)
@@ -247,8 +242,11 @@ class DockerEnvironment:
         ledger.creating(handle)
         try:
             tag = await engine.call(self._provide_image, engine.client, order.spec)
-            group = await _make_no_group(order, site) if self.is_rootless(site) else None
-            kept, net = None, container_config.NO_NETWORK
+            group, kept, net = None, None, container_config.NO_NETWORK
+            if self.is_rootless(site):
+                # What stands for a group that only root can make, with the file that it names.
+                group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
+                await must(site, "install", "-D", "--mode=600", "/dev/null", group.spent)
             if keeper:
                 kept, id = await self._keep_network(engine, order, tag, site, group)
                 net = f"container:{id}" if sandboxed or mode == "host" else net
@@ -412,13 +410,6 @@ class DockerEnvironment:
 
     async def clear_runtime(self, container: str, site: Site) -> None:
         """Remove what the engine forgot of a container that it removed, by its number."""
-
-
-async def _make_no_group(order: Order, site: Site) -> ControlGroup:
-    """What stands for a group that only root can make, with the file that it names."""
-    group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
-    await must(site, "install", "-D", "--mode=600", "/dev/null", group.spent)
-    return group
 
 
 async def _can_delegate(site: Site) -> bool:

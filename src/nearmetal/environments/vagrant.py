@@ -154,7 +154,9 @@ class VagrantEnvironment:
         there, ours = place.identity(name, handle.data["provider"]), handle.data["identity"]
         is_the_same = there is not None and there == ours
         if is_the_same and found == _RUNS:
-            await self._leave_machine(handle, place)
+            known = (await place.machines_when_free()).get(name)
+            if known and known.state == _RUNS:  # one that was switched off meanwhile has nothing of ours any more
+                await self._guests.leave(handle)
         await self._guests.let_go(handle)
         if found == _NEW and is_the_same:
             await place.destroy(name)
@@ -165,12 +167,6 @@ class VagrantEnvironment:
             await place.halt(name)
         self._started.discard(handle.name)
         self._machines.pop(handle.name, None)
-
-    async def _leave_machine(self, handle: Handle, place: Project) -> None:
-        """One that was switched off meanwhile has nothing of ours any more."""
-        known = (await place.machines_when_free()).get(handle.data["machine"])
-        if known and known.state == _RUNS:
-            await self._guests.leave(handle)
 
     async def _is_our_boot(self, handle: Handle, place: Project) -> bool:
         """Whether a machine that was off is in a boot of ours. HostCannot where that cannot be known."""

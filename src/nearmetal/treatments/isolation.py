@@ -75,7 +75,9 @@ class Isolation:
         warnings: list[Warned] = []
         for server in stage.servers:
             cpu = str(max(stage.cpus[server.name]))
-            found = values[server.name] = {"cpu": cpu, **await _kernel_says(server)}
+            files = {name: f"/sys/devices/system/cpu/{name}" for name in ("isolated", "nohz_full")}
+            said = {name: (await server.exec(["cat", file])).text.strip() for name, file in files.items()}
+            found = values[server.name] = {"cpu": cpu, **said}
             if _by_kernel(level) and int(cpu) not in cpu_lists.parse(found["isolated"]):
                 reason = f"CPU {cpu} is not isolated by the kernel; that takes a kernel of the machine's own"
                 return Readback(values=values, ok=False, reason=f"{server.name}: {reason}")
@@ -106,11 +108,6 @@ def _find_mover(server: Machine) -> tuple[Commands, str]:
     if kernel.is_its_hosts(server):
         return server.site, server.site.probe
     return server, server.probe
-
-
-async def _kernel_says(server: Machine) -> dict[str, str]:
-    files = {name: f"/sys/devices/system/cpu/{name}" for name in ("isolated", "nohz_full")}
-    return {name: (await server.exec(["cat", file])).text.strip() for name, file in files.items()}
 
 
 async def _list_stayed(commands: Commands, probe: str, cpu: str) -> list[str]:

@@ -159,16 +159,10 @@ async def _put_back(change: Change, commands: Commands) -> UndoOutcome:
         return UndoOutcome(change, "left", f"it is {current!r} now, which is not what nearmetal set ({change.after!r})")
     if current != change.before:
         await kind.write(commands, change.target, change.before)
-    if change.kind == "boot":
-        await _boot_without(change, commands)
+    if change.kind == "boot" and not change.on.startswith("site:"):
+        # A machine boots again that still runs with our kernel arguments, before the ledger forgets them. Not a host:
+        # others use it, and whoever had its boot loader told boots it again.
+        running = (await must(commands, "cat", "/proc/cmdline")).decode().split()
+        if set(change.after.split()) <= set(running):
+            await cast(Machine, commands).reboot()
     return UndoOutcome(change, "already so" if current == change.before else "restored")
-
-
-async def _boot_without(change: Change, commands: Commands) -> None:
-    """Boot a machine again that still runs with our kernel arguments, before the ledger forgets them. Not a host:
-    others use it, and whoever had its boot loader told boots it again."""
-    if change.on.startswith("site:"):
-        return
-    running = (await must(commands, "cat", "/proc/cmdline")).decode().split()
-    if set(change.after.split()) <= set(running):
-        await cast(Machine, commands).reboot()

@@ -156,7 +156,10 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
     await pack(image, environment)
     await disk.make(image.root, image.disk, environment)
     for part in ("vmlinux", "initrd"):
-        _share(source.lab.folder / part, folder / part)
+        try:
+            os.link(source.lab.folder / part, folder / part)  # one file with two names; nobody writes to either
+        except OSError:
+            shutil.copyfile(source.lab.folder / part, folder / part)
     write_manifest(
         image,
         digest=sha256(image.tarball),
@@ -256,14 +259,6 @@ def _add(ours: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) ->
     member = _member(name, mode)
     member.size = len(content)
     ours.addfile(member, io.BytesIO(content))
-
-
-def _share(origin: Path, path: Path) -> None:
-    """One file with two names, where that can be; nobody writes to either."""
-    try:
-        os.link(origin, path)
-    except OSError:
-        shutil.copyfile(origin, path)
 
 
 async def _unpack(

@@ -158,17 +158,13 @@ def check_files(files: Iterable[tuple[str, str]]) -> None:
     """Of (source file on this host, absolute destination in the image). BadInput."""
     given = list(files)
     for source, destination in given:
-        _check_file(source, destination)
+        if not Path(source).is_file():
+            raise BadInput("this is no file, so it cannot go into the image", source, "name a regular file")
+        target = PurePosixPath(destination)
+        if not target.is_absolute() or ".." in target.parts or destination.endswith("/"):
+            what = f"{destination!r} is no place for a file in the image"
+            raise BadInput(what, source, "name an absolute path that ends in a file")
     destinations = [str(PurePosixPath(destination)) for _, destination in given]
     twice = next((one for one in destinations if destinations.count(one) > 1), None)
     if twice:
         raise BadInput(f"two files are to lie at {twice!r} in the image", remedy="give each a place of its own")
-
-
-def _check_file(source: str, destination: str) -> None:
-    if not Path(source).is_file():
-        raise BadInput("this is no file, so it cannot go into the image", source, "name a regular file")
-    target = PurePosixPath(destination)
-    if not target.is_absolute() or ".." in target.parts or destination.endswith("/"):
-        what = f"{destination!r} is no place for a file in the image"
-        raise BadInput(what, source, "name an absolute path that ends in a file")

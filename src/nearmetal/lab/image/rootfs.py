@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 from . import pages
@@ -32,8 +31,11 @@ _TRACES = (
 
 def finish(root: Path, recipe: Recipe) -> None:
     """Lay our files and the recipe's into `root` and make it independent of host and day."""
-    for pattern in _TRACES:
-        _remove(root.glob(pattern))
+    for trace in [found for pattern in _TRACES for found in root.glob(pattern)]:
+        if trace.is_dir() and not trace.is_symlink():
+            shutil.rmtree(trace)
+        else:
+            trace.unlink()
     _write(root / "etc/hostname", b"nearmetal\n")
     _write(root / "etc/hosts", b"127.0.0.1 localhost nearmetal\n")
     _write(root / "etc/resolv.conf", b"")
@@ -53,14 +55,6 @@ def age(root: Path) -> None:
             path = Path(folder, name)
             if path.lstat().st_mtime > EPOCH:
                 os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in list(paths):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def _write(path: Path, content: bytes, permissions: int = 0o644) -> None:

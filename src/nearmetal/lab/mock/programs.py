@@ -80,11 +80,8 @@ def noisy(state: State, what: str) -> float:
 
 
 async def _true(call: Call) -> Completed:
-    return Completed(status=0)
-
-
-async def _false(call: Call) -> Completed:
-    return Completed(status=1)
+    """Also `false`, and what has nothing to do here, as `mkdir`."""
+    return Completed(status=int(call.argv[0] == "false"))
 
 
 async def _cat(call: Call) -> Completed:
@@ -359,7 +356,7 @@ def _option(words: Sequence[str], name: str) -> str | None:
 
 PROGRAMS: Mapping[str, Program] = {
     "true": _true,
-    "false": _false,
+    "false": _true,
     "cat": _cat,
     "grep": _grep,
     "mkdir": _true,

@@ -17,7 +17,6 @@ _LINE = re.compile(
     r",(?P<data>.*)"
 )
 _COMMA = "%!(VAGRANT_COMMA)"
-_BREAKS = re.compile(r"\\([nr])")
 _ENOUGH = 700
 """Characters of an explanation that are passed on."""
 
@@ -53,13 +52,10 @@ def lines(output: bytes) -> list[OutputLine]:
     found = []
     for text in output.decode("utf-8", "replace").split("\n"):
         if match := _LINE.fullmatch(text.rstrip("\r")):
-            data = tuple(_plain(one) for one in match["data"].split(","))
-            found.append(OutputLine(match["machine"], match["kind"], data))
+            data = match["data"].replace(r"\n", "\n").replace(r"\r", "").split(",")
+            plain = tuple(one.replace(_COMMA, ",") for one in data)
+            found.append(OutputLine(match["machine"], match["kind"], plain))
     return found
-
-
-def _plain(data: str) -> str:
-    return _BREAKS.sub(lambda found: {"n": "\n", "r": ""}[found[1]], data).replace(_COMMA, ",")
 
 
 def machines(told: Sequence[OutputLine]) -> Mapping[str, MachineStatus]:

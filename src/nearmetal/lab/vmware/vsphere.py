@@ -45,7 +45,11 @@ class Vsphere:
         """The folders that a machine is in, with its name."""
 
         def look(instance: Any) -> str:
-            return _place(instance, _machine(instance, reference))
+            names, thing = [], _machine(instance, reference)
+            while thing is not None:
+                names.append(thing.name)
+                thing = _parent(instance, thing)
+            return "/".join(reversed(names))
 
         return await self._session.ask("tell where a machine is", look)
 
@@ -182,14 +186,6 @@ def _names(instance: Any) -> Mapping[str, str]:
         return {one.obj._GetMoId(): one.propSet[0].val for one in told if one.propSet}
     finally:
         view.DestroyView()
-
-
-def _place(instance: Any, machine: Any) -> str:
-    names: list[str] = []
-    while machine is not None:
-        names.append(machine.name)
-        machine = _parent(instance, machine)
-    return "/".join(reversed(names))
 
 
 def _parent(instance: Any, thing: Any) -> Any:
