@@ -20,9 +20,9 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cpus.limits import limits_found
 from nearmetal.lab.findings import programs, provided
 from nearmetal.lab.image import placed
-from nearmetal.lab.machines import held
+from nearmetal.lab.machines import namespace_machine
 from nearmetal.lab.machines import share as shares
-from nearmetal.lab.machines.held import HeldMachine
+from nearmetal.lab.machines.namespace_machine import HeldMachine
 from nearmetal.lab.machines.shared_kernel import isolation_found
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
@@ -93,15 +93,15 @@ class HostEnvironment:
         folder = lab_machine.folder(order.name, site)
         handle = lab_machine.handle_of(self.kind, order, site, folder=folder)
         ledger.creating(handle)
-        laid_out = asyncio.create_task(held.make_scratch(folder, site))
+        laid_out = asyncio.create_task(namespace_machine.make_scratch(folder, site))
         try:
             group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
         finally:
             await laid_out
-        holder = self._holders[order.name] = await held.start_holder(
+        holder = self._holders[order.name] = await namespace_machine.start_holder(
             order.name, root, folder, group, site, own_network=not order.shared, share=order.spec.share
         )
-        first = await held.find_first_process(holder, order.name, site)
+        first = await namespace_machine.find_first_process(holder, order.name, site)
         if order.port:
             await network.plug_veth(order.port, first.pid, site)
         whole = handle.knowing(life=first.life, is_limited=group.version != 0, data={"group": asdict(group)})
@@ -115,7 +115,7 @@ class HostEnvironment:
         return attached
 
     async def open_door(self, handle: Handle) -> Door:
-        return held.build_held_door(handle, _group_of(handle))
+        return namespace_machine.build_held_door(handle, _group_of(handle))
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         await cgroup.remove(handle.name, site)

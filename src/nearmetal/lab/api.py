@@ -43,8 +43,14 @@ from nearmetal.lab.machine import image as find_image
 from nearmetal.lab.machine import image_found as check_image
 from nearmetal.lab.machine import launch_on as build_launch
 from nearmetal.lab.machine import put as put_file
-from nearmetal.lab.machines.held import HeldMachine, build_held_door, find_first_process, make_scratch, start_holder
 from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.namespace_machine import (
+    HeldMachine,
+    build_held_door,
+    find_first_process,
+    make_scratch,
+    start_holder,
+)
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.machines.shared_kernel import isolation_found as check_isolation
 from nearmetal.lab.networks.network import INSIDE as DATA_INTERFACE
