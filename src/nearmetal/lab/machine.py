@@ -9,7 +9,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import image as images
 from nearmetal.lab.architecture import HERE, Architecture
-from nearmetal.lab.commands.refused import cannot_read, cannot_write
+from nearmetal.lab.commands.refusals import cannot_read, cannot_write
 from nearmetal.lab.findings import provided
 from nearmetal.lab.image import Image, Process, Recipe, ls, pinned
 from nearmetal.model import Commands, Completed, ControlGroup, Finding, Handle, MachineImage, MachineSpec, Order, Site
