@@ -34,7 +34,7 @@ from nearmetal.by_hand.enter import (
 from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
-from nearmetal.lab.commands.gathering import up_to
+from nearmetal.lab.commands.background import up_to
 from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines.kept import KeptMachine
 from nearmetal.model import Door, Machine

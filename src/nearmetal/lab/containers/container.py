@@ -11,7 +11,7 @@ from typing import Any
 from nearmetal.errors import HostCannot, MachineLost
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.commands.gathering import Gathering, feed, list_signals
+from nearmetal.lab.commands.background import Gathering, feed, list_signals
 from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, frames

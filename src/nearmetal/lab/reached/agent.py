@@ -23,7 +23,7 @@ from weakref import WeakSet
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.commands.gathering import Gathering
+from nearmetal.lab.commands.background import Gathering
 from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.answering import AGAIN, first_to_speak
 from nearmetal.lab.reached.reached_machine import ReachedMachine

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.lab.commands.gathering import Gathering, list_signals
+from nearmetal.lab.commands.background import Gathering, list_signals
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.remote import RemoteCommands

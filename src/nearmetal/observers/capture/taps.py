@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.commands.gathering import up_to
+from nearmetal.lab.commands.background import up_to
 from nearmetal.lab.machines import kernel, scratch
 from nearmetal.lab.machines.identity import ContainedMachine
 from nearmetal.lab.networks import network
