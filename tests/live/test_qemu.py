@@ -22,7 +22,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.qemu import accelerator, arguments, files, lacking, machine_type, monitor, privilege, template
+from nearmetal.lab.qemu import accelerator, arguments, files, machine_type, monitor, privilege, requirements, template
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialStatus
@@ -359,9 +359,9 @@ json = "seconds"
 async def test_the_least_memory_is_enough_and_less_is_refused_before_anything_is_made(
     environment: QemuEnvironment, make: Make, site: LocalSite
 ) -> None:
-    machine = await make(spec(memory=lacking.LEAST_MEMORY, nic="e1000e"))
+    machine = await make(spec(memory=requirements.LEAST_MEMORY, nic="e1000e"))
     assert (await machine.exec(["true"])).status == 0
-    less = spec(memory=lacking.LEAST_MEMORY - 2**20)
+    less = spec(memory=requirements.LEAST_MEMORY - 2**20)
     (bad,) = [one for one in await environment.check(EnvironmentSpec(kind="qemu"), less, site) if not one.ok]
     assert (bad.what, bad.remedy, bad.fatal) == ("127 MiB of memory", "set machine.memory to 128 MiB or more", True)
 

@@ -31,13 +31,13 @@ from nearmetal.lab.qemu import (
     arguments,
     files,
     identity,
-    lacking,
     monitor,
     needs,
     ordered,
     own_disk,
     own_kernel,
     privilege,
+    requirements,
     snapshot,
     template,
     vmm_arguments,
@@ -101,7 +101,7 @@ class QemuEnvironment:
         if spec.provision == "restore" and machine.share:
             what = "a guest with a share cannot be restored: QEMU saves none that sees a directory of its host"
             raise BadInput(what, "machine.share", 'leave it out, or set provision = "boot"')
-        return await lacking.findings(spec, machine, site)
+        return await requirements.findings(spec, machine, site)
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         asked = await site.exec([arguments.PROGRAM, "--version"])

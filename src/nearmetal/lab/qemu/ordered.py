@@ -6,7 +6,7 @@ from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.machines import share as shares
 from nearmetal.model import MachineSpec, Port, Site
 
-from . import accelerator, lacking
+from . import accelerator, requirements
 from .arguments import PROGRAM, GuestSpec
 
 
@@ -14,7 +14,7 @@ async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: 
     """`machine` is QEMU's machine type; the accelerator is the best that boots where the spec leaves it open."""
     accel, vmm = spec.accel, spec.vmm or PROGRAM
     if accel == "auto":
-        image = lab_machine.image(lacking.proving(spec))
+        image = lab_machine.image(requirements.proving(spec))
         accel = (await accelerator.best(image, Paths.default().cache, site, vmm)).accel
     return GuestSpec(
         name=name,
