@@ -11,7 +11,7 @@ import pytest
 
 from nearmetal.config import LIMITS
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.qemu import arguments, files, needs, privilege
+from nearmetal.lab.qemu import arguments, files, least_privilege, privilege
 from nearmetal.lab.qemu.privilege import LEAST, NARROW, READ_ALL, WIDE, WRITE_ALL, Privilege
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, SharedFolder, Site
@@ -34,7 +34,7 @@ class Host:
     def __init__(self, lacking: Mapping[str, tuple[str, ...]], users: str = WHOLE, takes_sandbox: bool = True) -> None:
         self.lacking, self.users, self.takes_sandbox = lacking, users, takes_sandbox
         self.tried = 0
-        needs._known.clear()
+        least_privilege._known.clear()
 
     async def get(self, path: str) -> bytes:
         assert path == "/proc/self/uid_map"
@@ -51,7 +51,7 @@ class Host:
         return ended(0, "".join(found).encode())
 
     async def find(self, *more: str, accel: str = "tcg", share: SharedFolder | None = None) -> Privilege:
-        return await needs.find("/opt/qemu", accel, cast(Site, self), more, share)
+        return await least_privilege.find("/opt/qemu", accel, cast(Site, self), more, share)
 
 
 # ── What it cannot do without ────────────────────────────────────────────────────────────────────────────────────────
@@ -115,7 +115,7 @@ async def test_it_is_tried_as_the_user_that_it_will_be(tmp_path: Path) -> None:
     open_file = "/etc/hostname"
 
     async def kept(*more: str) -> tuple[str, ...]:
-        return (await needs.find("sh", "tcg", LocalSite(), ("-sandbox", "on", *more))).kept
+        return (await least_privilege.find("sh", "tcg", LocalSite(), ("-sandbox", "on", *more))).kept
 
     assert await kept("-bios", open_file) == ()
     assert await kept("-bios", str(closed / "bios")) == (READ_ALL,)

@@ -31,8 +31,8 @@ from nearmetal.lab.qemu import (
     arguments,
     files,
     identity,
+    least_privilege,
     monitor,
-    needs,
     ordered,
     own_disk,
     own_kernel,
@@ -255,7 +255,7 @@ async def _place_parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
 
 async def _guest(name: str, spec: MachineSpec, board: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
     guest = await ordered.guest(name, spec, board, parts, port, site)
-    power = await needs.find(guest.vmm, guest.accel, site, guest.vmm_arguments, guest.share)
+    power = await least_privilege.find(guest.vmm, guest.accel, site, guest.vmm_arguments, guest.share)
     return replace(guest, privilege=power)
 
 

@@ -15,7 +15,7 @@ from nearmetal.lab.site import must
 from nearmetal.model import Frozen, Site
 from nearmetal.system.files import replace_file
 
-from . import needs, privilege
+from . import least_privilege, privilege
 from .arguments import MACHINE, MICROVM, PROGRAM, common, tell_clock
 
 CANDIDATES = ("kvm", "tcg")
@@ -111,7 +111,7 @@ async def prove(
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
     name = await _name(accel, machine, program, site)
     words = [f"console={HERE.console}", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
-    parts, power = await placed.parts(image, site), await needs.find(program, accel, site)
+    parts, power = await placed.parts(image, site), await least_privilege.find(program, accel, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--open", parts.kernel, "--", "sh", "-c", _BOOT, "boot", initrd),
