@@ -33,7 +33,7 @@ from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.packages import describe_install
-from nearmetal.lab.qemu import arguments, machine_type, ordered, privilege, template
+from nearmetal.lab.qemu import arguments, guest_order, machine_type, privilege, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.site import must
@@ -103,7 +103,7 @@ class OwnDomains:
         options = Options.model_validate(dict(order.options))
         connection = options.connect(site)
         parts = await placed.parts(lab_machine.image(order.spec.image), site)
-        guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
+        guest = await guest_order.guest(order.name, order.spec, options.machine, parts, order.port, site)
         folder, identity = lab_machine.folder(order.name, site), str(uuid.uuid4())
         # The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more.
         tap = f"nm-{hashlib.sha256(order.name.encode()).hexdigest()[:12]}"

@@ -30,10 +30,10 @@ from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import (
     arguments,
     files,
+    guest_order,
     identity,
     least_privilege,
     monitor,
-    ordered,
     own_disk,
     own_kernel,
     privilege,
@@ -254,7 +254,7 @@ async def _place_parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
 
 
 async def _guest(name: str, spec: MachineSpec, board: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
-    guest = await ordered.guest(name, spec, board, parts, port, site)
+    guest = await guest_order.guest(name, spec, board, parts, port, site)
     power = await least_privilege.find(guest.vmm, guest.accel, site, guest.vmm_arguments, guest.share)
     return replace(guest, privilege=power)
 
