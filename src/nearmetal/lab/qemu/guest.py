@@ -28,7 +28,7 @@ from nearmetal.model import ControlGroup, Cost, Handle, Running, SharedFolder, S
 
 from . import arguments, monitor, template
 from .console import Console
-from .spinning import Spinning
+from .livelock import Spinning
 
 LOOPBACK = "127.0.0.1"
 _PORTS = ("ssh_port", "agent_port")
