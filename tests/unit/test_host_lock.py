@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab import host_lock as lock
-from nearmetal.lab import others
 from nearmetal.lab.site import LocalSite
 
 
@@ -34,7 +34,7 @@ async def test_it_leaves_no_file_and_names_its_holder(tmp_path: Path, monkeypatc
         assert (await lock.found(site)).ok, "by another name of the host, too"
         await lock.hold_all(["local"], lambda _: _return(site))
         assert lock._held == {}, "our own run has it, and no more is needed"
-        monkeypatch.setattr(others, "_acting_for", [1])
+        monkeypatch.setattr(concurrent_runs, "_acting_for", [1])
         assert f"(process {os.getpid()}) measures on it" in (await lock.found(site)).detail
         with pytest.raises(HostCannot, match="measures on it") as refused:
             await lock.hold(site)
@@ -63,7 +63,7 @@ async def test_runs_of_a_host_share_it_and_keep_others_out(tmp_path: Path, monke
     site = LocalSite()
     with lock.share_here(), lock.share_here():
         await lock.hold(site)  # a run that reaches its own host by SSH
-        monkeypatch.setattr(others, "_acting_for", [1])
+        monkeypatch.setattr(concurrent_runs, "_acting_for", [1])
         with pytest.raises(HostCannot, match=rf"\(process {os.getpid()}\) measures on it"):
             await lock.hold(site)
     await lock.hold(site)

@@ -23,7 +23,7 @@ from nearmetal.by_hand import ssh_config
 from nearmetal.by_hand.machine_request import MachineRequest, choose_cpuset, parse_request, refuse_what_cannot_be
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
-from nearmetal.lab import others
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.machine import has_sshd, require_programs
@@ -81,8 +81,8 @@ async def _draft_kept(name: str, want: MachineRequest) -> KeptMachine:
 
 async def _prepare(want: MachineRequest, open_site: OpenSite) -> None:
     """What does not belong to this machine alone."""
-    if process := others.other():
-        _tell_text(others.disturbs(process))
+    if process := concurrent_runs.other():
+        _tell_text(concurrent_runs.disturbs(process))
     plugin = plugins.load("environments", want.environment.kind)
     if want.environment.description.is_on_switch:
         from nearmetal.lab.image import Recipe, build

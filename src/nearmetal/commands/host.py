@@ -41,11 +41,11 @@ def doctor(environments: tuple[str, ...], fix: bool, lab: Path | None, as_json: 
             raise click.UsageError("--lab asks the lab's hosts alone, and takes neither ENVIRONMENTS nor --fix")
         return _examine_lab(lab, as_json)
     from nearmetal.console.printing import console_for, print_json, print_warning
-    from nearmetal.lab import others
+    from nearmetal.lab import concurrent_runs
     from nearmetal.lab.doctor import USUAL, examine
 
-    if process := others.other():
-        print_warning(others.disturbs(process))
+    if process := concurrent_runs.other():
+        print_warning(concurrent_runs.disturbs(process))
     console = console_for(as_json)
     if fix:
         environments = environments or USUAL

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, TimedOut
-from nearmetal.lab import others
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab.findings import finding
 from nearmetal.model import Finding, Site, SiteRunning
 
@@ -160,4 +160,4 @@ async def _is_held(site: Site) -> bool:
 
 
 def _me() -> str:
-    return f"{getpass.getuser()} on {socket.gethostname()} (process {others.run_process()})"
+    return f"{getpass.getuser()} on {socket.gethostname()} (process {concurrent_runs.run_process()})"

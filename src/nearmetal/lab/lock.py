@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
-from nearmetal.lab import host_lock, others
+from nearmetal.lab import concurrent_runs, host_lock
 from nearmetal.say import Say, ignore_text
 from nearmetal.system.files import closing_descriptor, name_file
 
@@ -55,7 +55,7 @@ def measuring(say: Say = ignore_text, what: str = "") -> Iterator[int]:
     """
     path = Paths.default().state / _MEASURING
     busy = "another run is measuring on this host"
-    with exclusive(path, busy, say, what) as descriptor, host_lock.share_here(), others.present():
+    with exclusive(path, busy, say, what) as descriptor, host_lock.share_here(), concurrent_runs.present():
         yield descriptor
 
 

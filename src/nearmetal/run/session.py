@@ -16,7 +16,7 @@ from nearmetal.analysis.slack import warn_of_no_slack
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, Unreachable
 from nearmetal.isolate import standing
-from nearmetal.lab import clean, host_lock, others, rootless
+from nearmetal.lab import clean, concurrent_runs, host_lock, rootless
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.lock import measuring, pretending
@@ -344,7 +344,7 @@ async def _put_right(say: Say) -> None:
 
 
 async def _say_what_disturbs(say: Say) -> None:
-    if process := others.other():
+    if process := concurrent_runs.other():
         say(f"another nearmetal (process {process}) is at work on this host: each disturbs the other")
     for one in kept.everything():
         if one.cpus and one.environment != PRETENDED:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import others
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import outstanding
 from nearmetal.lab.lock import try_lock
 from nearmetal.model import Change, ChangeKind
@@ -60,7 +60,7 @@ def release_host(ledger: Path) -> None:
 
 
 def _path() -> Path:
-    return others.folder() / _FILE
+    return concurrent_runs.folder() / _FILE
 
 
 @contextmanager
