@@ -36,7 +36,7 @@ from typing import Any
 
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import cgroup, probe
-from nearmetal.lab.cpus.hearing import listening
+from nearmetal.lab.cpus.noise import listening
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import MachineSpec
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nearmetal.lab import probe
-from nearmetal.lab.cpus.hearing import Heard, heard
+from nearmetal.lab.cpus.noise import Heard, heard
 from nearmetal.lab.image import newc
 
 OWN = 'GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet splash"\n'

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.cpus.hearing import Heard, heard, listening
+from nearmetal.lab.cpus.noise import Heard, heard, listening
 from nearmetal.lab.image import Image
 from tests.conftest import SHARED_CACHE
 

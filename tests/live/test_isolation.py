@@ -13,7 +13,7 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
-from nearmetal.lab.cpus.hearing import heard, listening
+from nearmetal.lab.cpus.noise import heard, listening
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.stage import LabStage

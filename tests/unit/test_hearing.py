@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.errors import BadInput, ToolFailed
 from nearmetal.lab.cpus import waiting
-from nearmetal.lab.cpus.hearing import heard, listening
+from nearmetal.lab.cpus.noise import heard, listening
 from nearmetal.model import Completed
 from nearmetal.observers import noise as observer
 from nearmetal.workloads.noise import NoiseParameters, NoiseWorkload

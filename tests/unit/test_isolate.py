@@ -17,7 +17,7 @@ from nearmetal.lab import clean
 from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.kinds import GRUB_DROP_IN
 from nearmetal.lab.changes.ledger import held, outstanding
-from nearmetal.lab.cpus.hearing import Heard
+from nearmetal.lab.cpus.noise import Heard
 from nearmetal.model import Change, Commands
 
 from .isolate_host import BOOT_ID, CPU, PROBE, Pretended

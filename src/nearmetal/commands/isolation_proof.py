@@ -12,7 +12,7 @@ from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.proof import make_proof
 from nearmetal.lab.commands.bound import BoundCommands
-from nearmetal.lab.cpus.hearing import Heard
+from nearmetal.lab.cpus.noise import Heard
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Change

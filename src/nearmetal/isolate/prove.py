@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from nearmetal.analysis.signed_rank import Centre, signed_rank
-from nearmetal.lab.cpus.hearing import SLACK, Heard, heard, listening
+from nearmetal.lab.cpus.noise import SLACK, Heard, heard, listening
 from nearmetal.lab.site import must
 from nearmetal.model import Commands
 from nearmetal.workloads.noise import KINDS, list_values

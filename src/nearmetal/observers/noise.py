@@ -7,7 +7,7 @@ once: what a second program that wants the same CPU would change, the host's sch
 from typing import Any, ClassVar
 
 from nearmetal.lab.cpus import waiting
-from nearmetal.lab.cpus.hearing import SLACK, heard_by, listening
+from nearmetal.lab.cpus.noise import SLACK, heard_by, listening
 from nearmetal.lab.cpus.waiting import Accounts
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Machine, Observation, Running, Stage

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from nearmetal.lab.cpus.hearing import SLACK, Heard, heard_by, listening
+from nearmetal.lab.cpus.noise import SLACK, Heard, heard_by, listening
 from nearmetal.model import Frozen, Measurement, ResponseKind, Stage
 from nearmetal.workloads._parameters import Time
 
