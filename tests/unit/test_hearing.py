@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import BadInput, ToolFailed
-from nearmetal.lab.cpus import waiting
+from nearmetal.lab.cpus import run_queue
 from nearmetal.lab.cpus.noise import heard, listening
 from nearmetal.model import Completed
 from nearmetal.observers import noise as observer
@@ -134,11 +134,11 @@ def test_the_observer_is_on_or_not_asked_for(setting: Any) -> None:
 
 
 def test_threads_waited_as_the_scheduler_counts() -> None:
-    before = waiting.parsed("7 1000000000 500000000 10\n8 5 5 1\n9 4 4 4\n")
-    after = waiting.parsed("7 1750000000 750000000 17\n8 5 5 1\n10 1 1 1\n")
-    assert waiting.between(before, after) == waiting.ThreadTotals(ran=0.75, waited=0.25, turns=7)
+    before = run_queue.parsed("7 1000000000 500000000 10\n8 5 5 1\n9 4 4 4\n")
+    after = run_queue.parsed("7 1750000000 750000000 17\n8 5 5 1\n10 1 1 1\n")
+    assert run_queue.between(before, after) == run_queue.ThreadTotals(ran=0.75, waited=0.25, turns=7)
 
 
 @pytest.mark.parametrize("text", ["", "7 0 0 0\n"])
 def test_a_kernel_that_does_not_count_says_nothing(text: str) -> None:
-    assert waiting.between(waiting.parsed(text), waiting.parsed(text)) is None
+    assert run_queue.between(run_queue.parsed(text), run_queue.parsed(text)) is None
