@@ -104,8 +104,8 @@ def test_locks_of_any_user_are_not_believed(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.live
 def test_one_with_the_same_process_id_in_a_container_is_seen(tmp_path: Path) -> None:
-    told = "from nearmetal.lab import others; from nearmetal.lab.lock import measuring"
-    told += "\nwith measuring(): print(others.other())"
+    told = "from nearmetal.lab import concurrent_runs; from nearmetal.lab.lock import measuring"
+    told += "\nwith measuring(): print(concurrent_runs.other())"
     inside = ("unshare", "--pid", "--fork", sys.executable, "-c")
     env = {**os.environ, "NEARMETAL_HOME": str(tmp_path / "one")}
     with subprocess.Popen([*inside, HELD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
