@@ -21,7 +21,7 @@ from docker.errors import ImageNotFound
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import machine
 from nearmetal.lab.containers import image as container_image
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import own_disk
 from nearmetal.lab.site import LocalSite, must

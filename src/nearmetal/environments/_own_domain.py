@@ -24,7 +24,7 @@ from nearmetal.lab import cgroup, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.architecture import pc_alone
 from nearmetal.lab.findings import find_manager_there, finding, programs
-from nearmetal.lab.image import placed
+from nearmetal.lab.image import transfer
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.libvirt import domain, groups, virsh
@@ -102,7 +102,7 @@ class OwnDomains:
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
         connection = options.connect(site)
-        parts = await placed.parts(lab_machine.image(order.spec.image), site)
+        parts = await transfer.parts(lab_machine.image(order.spec.image), site)
         guest = await guest_order.guest(order.name, order.spec, options.machine, parts, order.port, site)
         folder, identity = lab_machine.folder(order.name, site), str(uuid.uuid4())
         # The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more.
@@ -125,7 +125,7 @@ class OwnDomains:
         seed = seed_archive(template.seed(lab_keys(Paths.default().state), order.name, order.logins))
         await asyncio.gather(
             must(site, *disk, timeout=LIMITS.boot),
-            placed.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
+            transfer.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
         )
         # libvirt looks for the tap in the network that it runs in itself. Only when it is open does it move.
         if order.port:

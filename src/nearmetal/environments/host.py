@@ -19,7 +19,7 @@ from nearmetal.lab import cgroup, containment, probe, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cpus.limits import limits_found
 from nearmetal.lab.findings import programs, provided
-from nearmetal.lab.image import placed
+from nearmetal.lab.image import transfer
 from nearmetal.lab.machines import namespace_machine
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.namespace_machine import HeldMachine
@@ -86,10 +86,10 @@ class HostEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """On another host the image's files are sent once; here they are used where they lie."""
-        await placed.root(lab_machine.image(machine.image), site)
+        await transfer.root(lab_machine.image(machine.image), site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        root = await placed.root(lab_machine.image(order.spec.image), site)
+        root = await transfer.root(lab_machine.image(order.spec.image), site)
         folder = lab_machine.folder(order.name, site)
         handle = lab_machine.handle_of(self.kind, order, site, folder=folder)
         ledger.creating(handle)

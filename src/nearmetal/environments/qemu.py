@@ -21,9 +21,9 @@ from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.process import LocalProcess
-from nearmetal.lab.image import Image, placed
+from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.image.initrd import seed_archive
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
@@ -250,7 +250,7 @@ def _choose_board(options: Mapping[str, Any], spec: MachineSpec) -> str:
 
 
 async def _place_parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
-    return await own_kernel.exchange(await placed.parts(image, site), spec.kernel, image, site)
+    return await own_kernel.exchange(await transfer.parts(image, site), spec.kernel, image, site)
 
 
 async def _guest(name: str, spec: MachineSpec, board: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
@@ -342,7 +342,7 @@ async def _seed_guest(order: Order, start: _GuestStart, folder: str, keys: LabKe
         # Saved guests let people in, whoever is to have them: so do these when they boot again by themselves.
         logins = order.logins or start.snapshot is not None
         seed = template.seed(keys, order.name, logins, identity.again(order.port) if start.snapshot else None)
-        await placed.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
+        await transfer.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
         return
     for name, content in own_disk.seed(order.name, order.port, keys).items():
         await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)

@@ -9,7 +9,7 @@ from pathlib import Path
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, HostCannot, TimedOut
 from nearmetal.lab.architecture import HERE
-from nearmetal.lab.image import Image, newc, placed
+from nearmetal.lab.image import Image, newc, transfer
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.site import must
 from nearmetal.model import Frozen, Site
@@ -111,7 +111,7 @@ async def prove(
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
     name = await _name(accel, machine, program, site)
     words = [f"console={HERE.console}", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
-    parts, power = await placed.parts(image, site), await least_privilege.find(program, accel, site)
+    parts, power = await transfer.parts(image, site), await least_privilege.find(program, accel, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--open", parts.kernel, "--", "sh", "-c", _BOOT, "boot", initrd),
@@ -123,7 +123,7 @@ async def prove(
     ]
     try:
         # A later archive's file replaces an earlier one's.
-        await placed.initrd(parts.initrd, newc.archive([newc.regular("init", _INIT.encode(), 0o755)]), initrd, site)
+        await transfer.initrd(parts.initrd, newc.archive([newc.regular("init", _INIT.encode(), 0o755)]), initrd, site)
         await must(site, "chown", "--", power.owner(initrd), initrd)
         begun = time.monotonic()
         ended = await site.exec(argv, timeout=limit)

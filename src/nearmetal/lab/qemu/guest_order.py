@@ -2,7 +2,7 @@
 
 from nearmetal.config import Paths
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.machines import share as shares
 from nearmetal.model import MachineSpec, Port, Site
 

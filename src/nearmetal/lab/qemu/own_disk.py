@@ -16,7 +16,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.findings import finding
 from nearmetal.lab.image.disk import find_other_file
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys
 from nearmetal.lab.site import must
 from nearmetal.model import Finding, Machine, MachineSpec, Port, Provision, Site

@@ -27,8 +27,8 @@ from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.image import Image, kernel, modules, newc
 from nearmetal.lab.image.build import sha256
 from nearmetal.lab.image.modules import Tree
-from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.image.recipe import Modules, ModuleSet
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.site import must
 from nearmetal.model import Site
 from nearmetal.system.files import refuse_irregular

@@ -11,7 +11,7 @@ from nearmetal.lab.architecture import HERE, pc_alone
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
 from nearmetal.lab.image import Recipe
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.site import memory, must
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site

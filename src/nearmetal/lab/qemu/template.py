@@ -12,9 +12,9 @@ from typing import Any, Final
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import probe
-from nearmetal.lab.image import Image, placed
+from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.image.initrd import seed_archive
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys
 from nearmetal.lab.reached import agent
 from nearmetal.lab.site import must
@@ -95,7 +95,7 @@ async def _make(guest: GuestSpec, parts: Parts, keys: LabKeys, unfinished: Snaps
     initrd = unfinished.folder / arguments.INITRD
     try:
         await must(site, *arguments.made_disk("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
-        await placed.initrd(parts.initrd, seed_archive(seed(keys, _NAME, True, identity.LISTEN)), str(initrd), site)
+        await transfer.initrd(parts.initrd, seed_archive(seed(keys, _NAME, True, identity.LISTEN)), str(initrd), site)
         await files.hand_over(str(unfinished.folder), guest, guest.privilege.owner(_NAME), site)
         await _with_qemu(arguments.saved(guest), guest, unfinished, site, _save)
         await _with_qemu(arguments.restored(guest), guest, unfinished, site, _try)
