@@ -22,7 +22,7 @@ from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.clean import clean
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.image import Image
-from nearmetal.lab.image.own import ImageSource, build_own
+from nearmetal.lab.image.user_image import ImageSource, build_own
 from nearmetal.lab.lock import LOCK_FILE
 from nearmetal.lab.qemu import identity
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus

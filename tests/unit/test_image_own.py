@@ -18,7 +18,7 @@ import pytest
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import machine
 from nearmetal.lab.image import Image, ImageSource, Process, build_own, rm, store
-from nearmetal.lab.image.own import read_process
+from nearmetal.lab.image.user_image import read_process
 from tests.own_image import Member, busybox, docker_archive, entry, layer, oci_layout, packed_folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="refused earlier without root")
