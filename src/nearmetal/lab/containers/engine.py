@@ -17,7 +17,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder
-from nearmetal.lab.containers import covered
+from nearmetal.lab.containers import mount_points
 from nearmetal.lab.containers.api import DOCKER, Brand, ContainerEngine, EngineRefusal, ping
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.packages import describe_install, find_manager
@@ -87,7 +87,7 @@ async def bury(address: str) -> None:
     folder = Path(address.removeprefix("unix://")).parent
     with exclusive(folder / _LOCK, _BUSY):
         await _sweep(folder, _name(folder))
-        covered.remove_unneeded(map(Path, _COVERED))
+        mount_points.remove_unneeded(map(Path, _COVERED))
 
 
 def _name(folder: Path) -> str:
@@ -99,7 +99,7 @@ async def _running(
     folder: Path, name: str, socket: Path, runtimes: Mapping[str, Path], swept: Callable[[], None]
 ) -> AsyncIterator[str]:
     await _sweep(folder, name)
-    needed = covered.need(map(Path, _COVERED))
+    needed = mount_points.need(map(Path, _COVERED))
     try:
         daemon = await _start(folder, name, runtimes)
         try:
@@ -113,7 +113,7 @@ async def _running(
         try:
             await _sweep(folder, name)
         finally:
-            covered.let_go(needed)
+            mount_points.let_go(needed)
         swept()
 
 
