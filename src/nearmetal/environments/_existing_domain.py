@@ -7,8 +7,8 @@ down when its boot of the study is over. docs/adr/libvirt-by-virsh.md has the re
 import secrets
 
 from nearmetal.errors import HostCannot, NotProvisioned
-from nearmetal.lab.borrowed import behind as behind_ssh
-from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh
+from nearmetal.lab.borrowed import ssh_guests as behind_ssh
+from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.libvirt import existing, virsh
 from nearmetal.lab.libvirt.existing import Domain, DomainState

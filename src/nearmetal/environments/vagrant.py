@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, IPvAnyAddress, StrictBool, model_validator
 
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh, found_inside, permitted
+from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, found_inside, permitted
 from nearmetal.lab.findings import finding, programs
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import MachineStatus

@@ -14,7 +14,7 @@ from pydantic import Field, IPvAnyAddress, StrictBool, field_validator, model_va
 
 from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
 from nearmetal.installing import describe_install
-from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh, found_inside, permitted
+from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, found_inside, permitted
 from nearmetal.lab.findings import finding, provided
 from nearmetal.lab.ssh import login as ssh_login
 from nearmetal.lab.vmware import lending

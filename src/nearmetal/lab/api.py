@@ -66,9 +66,9 @@ from nearmetal.say import Say, meanwhile
 from nearmetal.units import BitRate, Bytes, Seconds, Share
 
 if TYPE_CHECKING:
-    from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh
-    from nearmetal.lab.borrowed.behind import found_inside as check_inside
-    from nearmetal.lab.borrowed.behind import permitted as check_permitted
+    from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh
+    from nearmetal.lab.borrowed.ssh_guests import found_inside as check_inside
+    from nearmetal.lab.borrowed.ssh_guests import permitted as check_permitted
 
 _BEHIND_SSH = {
     "BehindSsh": "BehindSsh",
@@ -138,6 +138,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _BEHIND_SSH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from nearmetal.lab.borrowed import behind
+    from nearmetal.lab.borrowed import ssh_guests
 
-    return getattr(behind, _BEHIND_SSH[name])
+    return getattr(ssh_guests, _BEHIND_SSH[name])
