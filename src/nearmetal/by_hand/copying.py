@@ -35,8 +35,8 @@ from nearmetal.by_hand.unpacking import unpack_archive
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, ToolFailed
 from nearmetal.lab.commands.background import up_to
-from nearmetal.lab.machines import kept as written
-from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.lab.machines import registry as written
+from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.model import Door, Machine
 from nearmetal.system import system_errors
 from nearmetal.system.interrupts import list_ending_signals, run_until_done

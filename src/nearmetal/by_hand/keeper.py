@@ -28,9 +28,9 @@ from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.machine import has_sshd, require_programs
 from nearmetal.lab.machines import alive
-from nearmetal.lab.machines import kept as written
+from nearmetal.lab.machines import registry as written
 from nearmetal.lab.machines.identity import FirstProcess
-from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Handle

@@ -217,7 +217,7 @@ def clean(lab: Path | None, as_json: bool) -> int:
     """
     from nearmetal.console.printing import print_beside, print_json
     from nearmetal.lab.clean import CleanOutput, clean_everything, clean_hosts
-    from nearmetal.lab.machines import kept
+    from nearmetal.lab.machines import registry
     from nearmetal.study.lab_file import read_lab, read_lab_file
     from nearmetal.system.interrupts import run_until_done
 
@@ -225,7 +225,7 @@ def clean(lab: Path | None, as_json: bool) -> int:
 
     async def put_right() -> CleanOutput:
         done = await (clean_everything(print_beside) if hosts is None else clean_hosts(hosts, print_beside))
-        await kept.forget_dead()
+        await registry.forget_dead()
         return done
 
     cleaned = run_until_done(put_right())

@@ -236,7 +236,7 @@ def image_rm(name: str) -> int:
 
 def _name_holder(process: int) -> str:
     """Who holds an image: a machine by its name, a run by its command."""
-    from nearmetal.lab.machines.kept import everything
+    from nearmetal.lab.machines.registry import everything
 
     for kept in everything():
         if kept.keeper == process:
