@@ -27,7 +27,7 @@ from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.machine import has_sshd, require_programs
-from nearmetal.lab.machines import alive
+from nearmetal.lab.machines import liveness
 from nearmetal.lab.machines import registry as written
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.registry import KeptMachine
@@ -58,7 +58,7 @@ async def keep_machine(environment: str, name: str | None, overrides: Sequence[s
             with held(ledgers_folder() / f"{kept.token}.jsonl") as ledger:
                 lab = Lab(kept.token, ledger, open_site)
                 try:
-                    await alive.ended(await _make_machine(want, kept, lab))
+                    await liveness.ended(await _make_machine(want, kept, lab))
                     raise written.MachineExit
                 finally:
                     for left in await lab.close():

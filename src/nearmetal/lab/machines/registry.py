@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
-from nearmetal.lab.machines import alive
+from nearmetal.lab.machines import liveness
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
@@ -53,7 +53,7 @@ class KeptMachine(Frozen):
         return await FirstProcess(self.keeper, self.keeper_started).is_alive(LocalSite())
 
     async def is_lost(self) -> bool:
-        return not await self.has_keeper() or (self.handle is not None and not await alive.is_alive(self.handle))
+        return not await self.has_keeper() or (self.handle is not None and not await liveness.is_alive(self.handle))
 
 
 def folder() -> Path:
