@@ -15,9 +15,9 @@ from nearmetal.lab.commands.background import Gathering, feed, list_signals
 from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, frames
-from nearmetal.lab.machines import stillness
+from nearmetal.lab.machines import pauses
+from nearmetal.lab.machines.pauses import StillnessChange
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
-from nearmetal.lab.machines.stillness import StillnessChange
 from nearmetal.lab.reached.remote import StartedCommands
 from nearmetal.model import ControlGroup, Handle, Site
 
@@ -35,7 +35,7 @@ async def _measure_pause(engine: ContainerEngine, container: str, since: float) 
         events = await engine.call(_list_pauses, engine, container, since, until)
     except (EngineRefusal, HostCannot):
         return 0.0
-    return stillness.between(events, since, until)
+    return pauses.between(events, since, until)
 
 
 def _list_pauses(engine: ContainerEngine, container: str, since: float, until: float) -> list[StillnessChange]:

@@ -17,7 +17,7 @@ from nearmetal.lab import cgroup
 from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines.identity import FirstProcess
-from nearmetal.lab.machines.stillness import Stops
+from nearmetal.lab.machines.pauses import Stops
 from nearmetal.lab.networks import network
 from nearmetal.lab.reached import agent
 from nearmetal.lab.reached.answering import first_to_speak
