@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.vmware import described
+from nearmetal.lab.vmware import conversion
 from nearmetal.lab.vmware.account import Account
 from nearmetal.lab.vmware.session import PAUSE, Session
 from nearmetal.lab.vmware.vmware_machine import Power, Reconfiguration, VsphereMachine
@@ -59,7 +59,7 @@ class Vsphere:
 
         def look(instance: Any) -> VsphereMachine | None:
             try:
-                return described.seen(reference, _read(instance, _machine(instance, reference), described.READ))
+                return conversion.seen(reference, _read(instance, _machine(instance, reference), conversion.READ))
             except vmodl.fault.ManagedObjectNotFound:
                 return None
 
@@ -86,7 +86,7 @@ class Vsphere:
 
         def begin(instance: Any) -> Any:
             source = _machine(instance, template)
-            spec = described.clone_spec(source, _pool(instance, source), change)
+            spec = conversion.clone_spec(source, _pool(instance, source), change)
             return source.CloneVM_Task(folder=_parent(instance, source), name=name, spec=spec)
 
         made: str = (await self._session.done(f"clone {name}", begin, CLONING))._GetMoId()
@@ -98,7 +98,7 @@ class Vsphere:
         def begin(instance: Any) -> Any:
             found = _machine(instance, machine.reference)
             version = None if machine.mark else machine.version
-            return found.ReconfigVM_Task(spec=described.config_spec(found, version, change))
+            return found.ReconfigVM_Task(spec=conversion.config_spec(found, version, change))
 
         await self._session.done(f"configure {machine.name!r}", begin)
 
