@@ -26,8 +26,8 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.background import Gathering
 from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.answering import AGAIN, first_to_speak
+from nearmetal.lab.reached.commands import RemoteCommands
 from nearmetal.lab.reached.reached_machine import ReachedMachine
-from nearmetal.lab.reached.remote import RemoteCommands
 from nearmetal.lab.read_files import FilesRead
 from nearmetal.units import show_size
 

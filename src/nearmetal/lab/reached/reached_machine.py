@@ -9,7 +9,7 @@ from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import probe
 from nearmetal.lab.networks import network
 from nearmetal.lab.reached.answering import AGAIN
-from nearmetal.lab.reached.remote import RemoteCommands
+from nearmetal.lab.reached.commands import RemoteCommands
 from nearmetal.model import Cost, Site
 
 
