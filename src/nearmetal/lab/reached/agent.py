@@ -27,7 +27,7 @@ from nearmetal.lab.commands.background import Gathering
 from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.reached.answering import AGAIN, first_to_speak
 from nearmetal.lab.reached.commands import RemoteCommands
-from nearmetal.lab.reached.reached_machine import ReachedMachine
+from nearmetal.lab.reached.machine import ReachedMachine
 from nearmetal.lab.read_files import FilesRead
 from nearmetal.units import show_size
 
