@@ -14,7 +14,7 @@ import pytest
 from nearmetal.config import LIMITS
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.commands import background, process
-from nearmetal.lab.reached import agent
+from nearmetal.lab.remote import agent
 from nearmetal.model import CaptureSpec
 from nearmetal.observers.capture.taps import CaptureLimit, Tap
 from tests.agent_server import SECRET, agent_machine, agent_serving, needs_probe

@@ -16,7 +16,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands import background
-from nearmetal.lab.reached.machine import ReachedMachine
+from nearmetal.lab.remote.machine import ReachedMachine
 from nearmetal.lab.ssh import commands as ssh_commands
 from tests.agent_server import agent_machine, agent_serving, needs_probe
 from tests.ssh_server import machine_at, serving

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal.errors import BadInput, MachineLost, NotProvisioned
-from nearmetal.lab.reached import readiness
+from nearmetal.lab.remote import readiness
 from nearmetal.lab.ssh import commands as ssh_commands
 from nearmetal.lab.ssh import ssh_machine as ssh
 from tests.agent_server import needs_probe

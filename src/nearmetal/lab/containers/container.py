@@ -18,7 +18,7 @@ from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal,
 from nearmetal.lab.machines import pauses
 from nearmetal.lab.machines.pauses import StillnessChange
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
-from nearmetal.lab.reached.commands import StartedCommands
+from nearmetal.lab.remote.commands import StartedCommands
 from nearmetal.model import ControlGroup, Handle, Site
 
 _PAUSE, _UNPAUSE = "pause", "unpause"

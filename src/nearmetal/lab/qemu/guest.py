@@ -19,9 +19,9 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.pauses import Stops
 from nearmetal.lab.networks import network
-from nearmetal.lab.reached import agent
-from nearmetal.lab.reached.machine import ReachedMachine
-from nearmetal.lab.reached.readiness import first_to_speak
+from nearmetal.lab.remote import agent
+from nearmetal.lab.remote.machine import ReachedMachine
+from nearmetal.lab.remote.readiness import first_to_speak
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.site import must
 from nearmetal.model import ControlGroup, Cost, Handle, Running, SharedFolder, Site

@@ -16,7 +16,7 @@ from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys
-from nearmetal.lab.reached import agent
+from nearmetal.lab.remote import agent
 from nearmetal.lab.site import must
 from nearmetal.model import Running, Site
 

@@ -8,8 +8,8 @@ from typing import Any
 from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.reached.machine import ReachedMachine
-from nearmetal.lab.reached.readiness import AGAIN, Ready, first_to_speak
+from nearmetal.lab.remote.machine import ReachedMachine
+from nearmetal.lab.remote.readiness import AGAIN, Ready, first_to_speak
 from nearmetal.lab.ssh.commands import SshCommands
 from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.lab.ssh_library import asyncssh

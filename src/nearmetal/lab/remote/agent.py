@@ -25,10 +25,10 @@ from nearmetal.errors import MALFORMED, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.background import Gathering
 from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
-from nearmetal.lab.reached.commands import RemoteCommands
-from nearmetal.lab.reached.machine import ReachedMachine
-from nearmetal.lab.reached.readiness import AGAIN, first_to_speak
 from nearmetal.lab.read_files import FilesRead
+from nearmetal.lab.remote.commands import RemoteCommands
+from nearmetal.lab.remote.machine import ReachedMachine
+from nearmetal.lab.remote.readiness import AGAIN, first_to_speak
 from nearmetal.units import show_size
 
 SECRET: Final = "agent.secret"
