@@ -1,1 +1,1 @@
-"""Machines that are reached from outside, by whatever connection, and commands in them."""
+"""Machines that are reached by a connection, whatever that is, and commands in them."""
