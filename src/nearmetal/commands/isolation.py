@@ -28,10 +28,9 @@ from nearmetal.isolate.documents import (
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
 from nearmetal.isolate.standing import Standing
 from nearmetal.lab.changes.engine import UndoOutcome
-from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.cpus import cpuset
 from nearmetal.lab.lock import measuring
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.site import BoundCommands, LocalSite
 from nearmetal.model import Change
 from nearmetal.system.interrupts import run_until_done
 

@@ -11,10 +11,9 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate import prove as proving
 from nearmetal.isolate import standing, tiers
 from nearmetal.isolate.proof import make_proof
-from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.cpus.noise import Heard
 from nearmetal.lab.lock import measuring
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.site import BoundCommands, LocalSite
 from nearmetal.model import Change
 from nearmetal.report import figures
 from nearmetal.system.interrupts import until_interrupted

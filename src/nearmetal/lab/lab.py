@@ -12,7 +12,6 @@ from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import ChangeOutcome, NotNoted, UndoOutcome
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.commands import orphans
-from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.leftovers import Leftover
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
@@ -21,6 +20,7 @@ from nearmetal.lab.networks import underlay as underlays
 from nearmetal.lab.networks.link import Link
 from nearmetal.lab.networks.trunk import Trunk, Tunnel
 from nearmetal.lab.networks.underlay import Underlay
+from nearmetal.lab.site import BoundCommands
 from nearmetal.model import (
     Change,
     Commands,

@@ -15,7 +15,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import containment, probe
 from nearmetal.lab.commands import process
 from nearmetal.lab.commands.refusals import cannot_read, cannot_write, refuse_zero_bytes
-from nearmetal.model import Commands, Completed, HostSpec, SiteRunning
+from nearmetal.model import Commands, Completed, HostSpec, Site, SiteRunning
 from nearmetal.say import Say, ignore_text
 from nearmetal.system.files import closing_descriptor
 
@@ -105,6 +105,34 @@ class LocalSite:
 
     async def place(self, file: Path, sha256: str) -> str:
         return str(file)
+
+
+class BoundCommands:
+    """Of a site, whatever is started ends with the controller, also when that is killed.
+
+    Else a program that changes values could go on doing so while `clean` puts them back, and have the last word.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.put = site.put
+        self.get = site.get
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        return await self._site.exec(self._launched(argv), stdin=stdin, env=env, timeout=timeout)
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning:
+        return await self._site.spawn(self._launched(argv), env=env)
+
+    def _launched(self, argv: Sequence[str]) -> list[str]:
+        return [self._site.probe, "launch", *self._site.bound, "--", *argv]
 
 
 @contextmanager
