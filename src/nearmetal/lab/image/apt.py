@@ -42,11 +42,11 @@ def options(dump: str) -> list[str]:
     return [match[0] for match in found if match and match[2]]
 
 
-async def host_sources(suite: str, folder: Path, environment: dict[str, str]) -> tuple[str, list[str]]:
+async def host_sources(suite: str, folder: Path) -> tuple[str, list[str]]:
     """The sources to build from and the apt options to use with them, as this host is configured."""
     status, listing = await tools.run(
-        ("apt-get", "indextargets", "--format", LISTING, "Created-By: Packages"), environment=environment, folder=folder
+        ("apt-get", "indextargets", "--format", LISTING, "Created-By: Packages"), folder=folder
     )
     sources = pick(listing, suite) if status == 0 else ""
-    _, dump = await tools.run(("apt-config", "dump", "Acquire"), environment=environment, folder=folder)
+    _, dump = await tools.run(("apt-config", "dump", "Acquire"), folder=folder)
     return sources or standard_sources(suite), options(dump)

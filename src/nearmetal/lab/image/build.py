@@ -24,8 +24,6 @@ SPACE = 3 << 30
 BINARIES = ("/usr/sbin/lighttpd", "/usr/bin/php-cgi", "/usr/bin/iperf3", "/usr/bin/sysbench", "/usr/sbin/sshd")
 """Whose hashes the manifest records: the servers and tools that results depend on."""
 
-_PASSED_ON = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "APT_CONFIG")
-
 
 async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) -> Image:
     """The recipe's image: the cached one if it is whole, else built now, which takes a minute or two.
@@ -77,18 +75,17 @@ async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress
 
 
 async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None]) -> None:
-    environment = tools_environment()
     packages, unpacked, folder = work / "packages", work / "unpacked", work / "image"
     for made in (packages, unpacked, folder):
         made.mkdir()
     image = Image(recipe.name, recipe.key, "", folder)
 
-    await bootstrap.debian(recipe, image.root, packages, environment, progress)
+    await bootstrap.debian(recipe, image.root, packages, progress)
     progress("unpacking the kernel")
-    await bootstrap.unpack(packages, unpacked, environment)
+    await bootstrap.unpack(packages, unpacked)
     release = modules.move(unpacked, image.root)
     wanted = Modules.of_recipe()
-    tree = await modules.prune(image.root, release, wanted, environment)
+    tree = await modules.prune(image.root, release, wanted)
     packed = unpacked / "boot" / f"vmlinuz-{release}"
     image.kernel.write_bytes(await asyncio.to_thread(kernel.unpack, packed.read_bytes(), packed.name))
     busybox = (unpacked / "bin/busybox").read_bytes()
@@ -97,8 +94,8 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
     progress("writing the root file system")
     rootfs.finish(image.root, recipe)
     rootfs.age(image.root)
-    await pack(image, environment)
-    await disk.make(image.root, image.disk, environment)
+    await pack(image)
+    await disk.make(image.root, image.disk)
     digest = await asyncio.to_thread(sha256, image.tarball)
     made_of = bootstrap.read_packages(packages)
     write_manifest(
@@ -113,24 +110,13 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
     )
 
 
-def tools_environment() -> dict[str, str]:
-    """Of the tools that build an image: alike on every host but for how the network is reached."""
-    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return kept | {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "LC_ALL": "C.UTF-8",
-        "DEBIAN_FRONTEND": "noninteractive",
-        "SOURCE_DATE_EPOCH": str(rootfs.EPOCH),
-    }
-
-
-async def pack(image: Image, environment: dict[str, str]) -> None:
+async def pack(image: Image) -> None:
     """Its tar archive, from its unpacked root. ToolFailed."""
     await tools.must(
         ("tar", "--create", "--file", str(image.tarball), "--directory", str(image.root), "--sort=name",
          "--numeric-owner", "--format=posix", "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
          "--xattrs", "--xattrs-include=*", "."),
-        environment, image.folder, str(image.tarball),
+        image.folder, str(image.tarball),
     )  # fmt: skip
 
 

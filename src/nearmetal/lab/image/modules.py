@@ -71,10 +71,10 @@ def unsigned(module: bytes) -> bytes:
     return module[: end - length - signer - key]
 
 
-async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[str, str]) -> Tree:
+async def prune(root: Path, release: str, wanted: Modules) -> Tree:
     """Leave only the wanted modules, as plain files, in the root file system's modules folder of this release."""
     folder = root / "usr/lib/modules" / release
-    await _depmod(root, release, environment)
+    await _depmod(root, release)
     whole = _read(folder)
     keep = {folder / whole.files[name] for name in whole.ordered((*wanted.early, *wanted.guest))}
     for path in list((folder / "kernel").rglob("*.ko*")):
@@ -85,7 +85,7 @@ async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[
     remove_empty(path for path in sorted((folder / "kernel").rglob("*"), reverse=True) if path.is_dir())
     for leftover in ("source", "build"):
         (folder / leftover).unlink(missing_ok=True)
-    await _depmod(root, release, environment)
+    await _depmod(root, release)
     return _read(folder)
 
 
@@ -102,9 +102,9 @@ def _read(folder: Path) -> Tree:
     return parse((folder / "modules.dep").read_text("utf-8"), (folder / "modules.builtin").read_text("utf-8"))
 
 
-async def _depmod(root: Path, release: str, environment: Mapping[str, str]) -> None:
+async def _depmod(root: Path, release: str) -> None:
     # The image's own depmod: the host may have none.
-    status, text = await tools.run(("chroot", str(root), "/sbin/depmod", release), environment=environment, folder=root)
+    status, text = await tools.run(("chroot", str(root), "/sbin/depmod", release), folder=root)
     if status != 0:
         raise ToolFailed(f"depmod failed: {text}", release)
 

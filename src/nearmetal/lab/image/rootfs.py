@@ -4,12 +4,9 @@ import os
 import shutil
 from pathlib import Path
 
-from . import pages
+from . import pages, tools
 from .apt import standard_sources
 from .recipe import FILES, Recipe, tree
-
-EPOCH = 1686355200
-"""10 June 2023. No file in the image is younger, so that the day of a build does not show."""
 
 _TRACES = (
     "etc/apt/apt.conf.d/99mmdebstrap",
@@ -49,12 +46,12 @@ def finish(root: Path, recipe: Recipe) -> None:
 
 
 def age(root: Path) -> None:
-    """Set back the time of whatever is younger than EPOCH."""
+    """Set back the time of whatever is younger than tools.EPOCH."""
     for folder, folders, files in os.walk(root):
         for name in (".", *folders, *files):
             path = Path(folder, name)
-            if path.lstat().st_mtime > EPOCH:
-                os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
+            if path.lstat().st_mtime > tools.EPOCH:
+                os.utime(path, (tools.EPOCH, tools.EPOCH), follow_symlinks=False)
 
 
 def _write(path: Path, content: bytes, permissions: int = 0o644) -> None:

@@ -23,8 +23,8 @@ from nearmetal.errors import BadInput, ToolFailed
 from nearmetal.lab.architecture import HERE, TABLE
 from nearmetal.units import show_size
 
-from . import archive, disk, rootfs, tools, unpack_layers
-from .build import finish, pack, sha256, tools_environment, write_manifest
+from . import archive, disk, tools, unpack_layers
+from .build import finish, pack, sha256, write_manifest
 from .image import Image, Process
 from .recipe import FILES, Recipe, check_files, check_name, hash_files
 from .store import folder_of
@@ -124,7 +124,6 @@ async def build_own(source: ImageSource, cache: Path, progress: Callable[[str], 
 
 
 async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], None]) -> None:
-    environment = tools_environment()
     work.chmod(0o700)  # what it brings may run as root for whoever gets there
     folder = work / "image"
     image = Image(source.name, source.key, "", folder)
@@ -140,21 +139,21 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
         process = read_process(bundle.config, source.path)
     elif kind == "disk":
         progress("reading the disk")
-        layers = [{"file": str(await _copy_out(source.path, work, environment))}]
+        layers = [{"file": str(await _copy_out(source.path, work))}]
     else:
         layers = [{"file": str(source.path)}]
     progress(f"unpacking {'1 layer' if len(layers) == 1 else f'{len(layers)} layers'}")
     _write_ours(work / "ours.tar", source, process.directory)
-    told = await _unpack(image, [*layers, {"file": str(work / "ours.tar"), "lays": True}], source, environment)
-    await _check_programs(image, told["programs"], source, environment)
+    told = await _unpack(image, [*layers, {"file": str(work / "ours.tar"), "lays": True}], source)
+    await _check_programs(image, told["programs"], source)
     if told["left_out"]:
         names, more = ", ".join(told["left_out"][:_TOLD]), len(told["left_out"]) - _TOLD
         others = f" and {more} more" if more > 0 else ""
         progress(f"left out, since machines have their own: device nodes {names}{others}")
     process = _name_user(process, told["users"], source)
     progress("writing the root file system")
-    await pack(image, environment)
-    await disk.make(image.root, image.disk, environment)
+    await pack(image)
+    await disk.make(image.root, image.disk)
     for part in ("vmlinux", "initrd"):
         try:
             os.link(source.lab.folder / part, folder / part)  # one file with two names; nobody writes to either
@@ -177,21 +176,21 @@ def _list_layers(bundle: archive.Bundle, path: Path) -> Iterator[dict[str, Any]]
         yield {**place, "digest": layer.digest, "whiteouts": True}
 
 
-async def _copy_out(path: Path, work: Path, environment: dict[str, str]) -> Path:
+async def _copy_out(path: Path, work: Path) -> Path:
     """A tar archive of the root file system that is on a disk. BadInput where there is none."""
     asked = ("qemu-img", "info", "--output=json", str(path.resolve()))
-    status, text = await tools.run(asked, environment=environment, folder=work)
+    status, text = await tools.run(asked, folder=work)
     info = json.loads(text) if status == 0 else {}
     if other := disk.find_other_file(info):
         what = f"it is not all in one file: {other} would be read too"
         raise BadInput(what, str(path), "if that may be read, make one file of both: qemu-img convert -O qcow2")
     raw, packed = work / "disk.raw", work / "disk.tar"
     convert = ("qemu-img", "convert", "-f", "qcow2", "-O", "raw", str(path.resolve()), str(raw))
-    status, text = await tools.run(convert, environment=environment, folder=work)
+    status, text = await tools.run(convert, folder=work)
     if status != 0:
         raise BadInput(f"the disk cannot be read: {text.strip()[-300:]}", str(path), "qemu-img check tells more")
     argv = ("sh", "-c", _COPY_OUT, "copy-out", str(raw), str(packed), str(work / "mounted"))
-    status, text = await tools.run(argv, environment=environment, folder=work)
+    status, text = await tools.run(argv, folder=work)
     if status != 0:
         where = "take a disk with ext4, xfs or btrfs on it, or give its root file system as a tar archive"
         raise BadInput(text.strip().splitlines()[-1][-300:] if text.strip() else "it has no root", str(path), where)
@@ -251,7 +250,7 @@ def _write_ours(path: Path, source: ImageSource, directory: str) -> None:
 
 def _member(name: str, mode: int, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
-    member.mode, member.type, member.mtime = mode, kind, rootfs.EPOCH
+    member.mode, member.type, member.mtime = mode, kind, tools.EPOCH
     return member
 
 
@@ -261,16 +260,14 @@ def _add(ours: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) ->
     ours.addfile(member, io.BytesIO(content))
 
 
-async def _unpack(
-    image: Image, layers: list[dict[str, Any]], source: ImageSource, environment: dict[str, str]
-) -> dict[str, Any]:
+async def _unpack(image: Image, layers: list[dict[str, Any]], source: ImageSource) -> dict[str, Any]:
     room = shutil.disk_usage(image.folder).free // 3  # unpacked, packed again, and as a disk
     limit = min(room, _LARGEST)
     for layer in layers:
         layer["file"] = str(Path(layer["file"]).resolve())
     task = {"root": str(image.root), "limit": limit, "layers": layers, "programs": _NEEDED}
     argv = (sys.executable, "-I", "-B", unpack_layers.__file__, json.dumps(task))
-    status, text = await tools.run(argv, environment=environment, folder=image.folder)
+    status, text = await tools.run(argv, folder=image.folder)
     try:
         told: dict[str, Any] = json.loads(text.rpartition("\n")[2])
     except ValueError:
@@ -283,9 +280,7 @@ async def _unpack(
     return told
 
 
-async def _check_programs(
-    image: Image, programs: Mapping[str, int], source: ImageSource, environment: dict[str, str]
-) -> None:
+async def _check_programs(image: Image, programs: Mapping[str, int], source: ImageSource) -> None:
     """BadInput where its programs are for another machine, or it lacks those that the lab needs."""
     other = next((machine for machine in programs.values() if machine not in (0, -1, HERE.elf)), None)
     if other is not None:
@@ -297,7 +292,7 @@ async def _check_programs(
         remedy = "build it FROM an image with a shell, as debian:12-slim or alpine; or unpack a static busybox into it"
         raise BadInput(what, str(source.path), remedy)
     argv = ("chroot", str(image.root), "sh", "-c", ":")
-    status, text = await tools.run(argv, environment=environment, folder=image.folder)
+    status, text = await tools.run(argv, folder=image.folder)
     if status != 0:
         what = f"its shell does not run: {text.strip()[-300:] or f'status {status}'}"
         raise BadInput(what, str(source.path), "does it lack its C library?")
