@@ -1,7 +1,5 @@
 """The guest for a machine that was ordered, whoever is its monitor's master."""
 
-from nearmetal.config import Paths
-from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.machines import share as shares
 from nearmetal.model import MachineSpec, Port, Site
@@ -12,10 +10,7 @@ from .arguments import PROGRAM, GuestSpec
 
 async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
     """`machine` is QEMU's machine type; the accelerator is the best that boots where the spec leaves it open."""
-    accel, vmm = spec.accel, spec.vmm or PROGRAM
-    if accel == "auto":
-        image = lab_machine.image(requirements.proving(spec))
-        accel = (await accelerator.best(image, Paths.default().cache, site, vmm)).accel
+    accel = await requirements.choose_accelerator(spec, site)
     return GuestSpec(
         name=name,
         machine=machine,
@@ -32,7 +27,7 @@ async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: 
         backing=(parts.disk,) if spec.disk_format == "qcow2" else (),
         share=shares.of(spec),
         kernel_arguments=spec.kernel_arguments,
-        vmm=vmm,
+        vmm=spec.vmm or PROGRAM,
         vmm_arguments=spec.vmm_arguments,
         tsc_khz=await accelerator.find_clock(machine, accel, site),
     )

@@ -79,7 +79,7 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
     found += [model, *accelerators]
     if not all(one.ok or not one.fatal for one in found):
         return found
-    accel = "tcg" if await _emulates(machine, site) else "kvm"
+    accel = await choose_accelerator(machine, site)
     board = machine.board or spec.options.get("machine") or arguments.MACHINE
     found += await machine_type.findings(board, machine, accel, site)
     if all(one.ok or not one.fatal for one in found) and machine.vmm_arguments:
@@ -125,7 +125,7 @@ async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
     """Whether QEMU knows it, and can have it with that accelerator: "host" is what only hardware can pass on."""
     vmm = machine.vmm or arguments.PROGRAM
     known = ["max"] if machine.cpu_model == "max" else await accelerator.cpu_models(site, vmm)
-    is_passed_on = machine.cpu_model == "host" and await _emulates(machine, site)
+    is_passed_on = machine.cpu_model == "host" and await choose_accelerator(machine, site) == "tcg"
     near = difflib.get_close_matches(machine.cpu_model, known, n=1)
     return finding(
         f"CPU model {machine.cpu_model}",
@@ -135,11 +135,12 @@ async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
     )
 
 
-async def _emulates(machine: MachineSpec, site: Site) -> bool:
+async def choose_accelerator(machine: MachineSpec, site: Site) -> str:
+    """The best that boots a guest where the study leaves it open. HostCannot if none does."""
     if machine.accel != "auto":
-        return machine.accel == "tcg"
+        return machine.accel
     image, vmm = lab_machine.image(proving(machine)), machine.vmm or arguments.PROGRAM
-    return (await accelerator.best(image, Paths.default().cache, site, vmm)).accel == "tcg"
+    return (await accelerator.best(image, Paths.default().cache, site, vmm)).accel
 
 
 async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
