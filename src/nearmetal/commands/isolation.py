@@ -28,7 +28,7 @@ from nearmetal.isolate.documents import (
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
 from nearmetal.isolate.standing import Standing
 from nearmetal.lab.changes.engine import UndoOutcome
-from nearmetal.lab.cpus import cpuset
+from nearmetal.lab.cpus.free_cpus import CPUSET
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import BoundCommands, LocalSite
 from nearmetal.model import Change
@@ -152,7 +152,7 @@ async def _isolate_on_site(site: LocalSite, cpus: str | None, boot: bool, strict
     with measuring():
         applied = await standing.isolate_cpus(changes, BoundCommands(site), standing.ledger_path())
     warnings = [standing.strip_site(warning.text) for warning in applied.warnings]
-    unmade = [cpuset.unmet(change) for change in changes if change.kind == "cpuset"]
+    unmade = [CPUSET.describe_unmet(change) for change in changes if change.kind == "cpuset"]
     if any(unmet in warning for unmet in unmade for warning in warnings):
         cpusets = replace(cpusets, unfit="it could not be made")
     if as_json:

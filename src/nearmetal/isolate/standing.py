@@ -17,7 +17,7 @@ from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import ChangeOutcome, UndoOutcome
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger, outstanding, standing_folder
-from nearmetal.lab.cpus import cpuset
+from nearmetal.lab.cpus import free_cpus
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
 
@@ -59,7 +59,7 @@ def isolated_cpus(stands: Sequence[Change]) -> str:
 
 async def list_prefix(commands: Commands, stands: Sequence[Change], probe: str) -> tuple[str, ...]:
     """The words before a command's own that start it on the isolated CPUs, in their cpuset if that could be made."""
-    wanted = [cpuset.joined(one) for one in stands if one.kind == "cpuset"]
+    wanted = [free_cpus.find_joined(one) for one in stands if one.kind == "cpuset"]
     there = [folder for folder in wanted if (await commands.exec(["test", "-d", folder])).status == 0]
     joined = [word for folder in there for word in ("--cgroup", folder)]
     return (probe, "launch", *joined, "--cpus", isolated_cpus(stands), "--")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from nearmetal import cpu_lists
 from nearmetal.errors import BadInput
 from nearmetal.in_short import in_short
-from nearmetal.lab.cpus.bystanders import still_there
+from nearmetal.lab.cpus.free_cpus import find_bystanders
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
 
@@ -113,7 +113,7 @@ def _find_mover(server: Machine) -> tuple[Commands, str]:
 async def _list_stayed(commands: Commands, probe: str, cpu: str) -> list[str]:
     """Names of all that could be moved, and still may run there."""
     ended = await commands.exec([probe, "bystanders", "list", "--json", "--cpus", cpu])
-    return still_there(json.loads(ended.stdout)) if ended.status == 0 else []
+    return find_bystanders(json.loads(ended.stdout)) if ended.status == 0 else []
 
 
 plugin = Isolation()
