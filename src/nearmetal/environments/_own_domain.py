@@ -142,7 +142,7 @@ class OwnDomains:
         await connection.run("resume", order.name)
         whole = handle.knowing(
             life=first.life,
-            hardware=hardware.model_copy(update={"pinned": domain.pinned(guest.vcpus, order.cpus)}),
+            hardware=hardware.model_copy(update={"pinned": domain.pin_vcpus(guest.vcpus, order.cpus)}),
             login=Login(ssh_port=data["ssh_port"]) if order.logins else None,
             data=data,
         )
@@ -263,7 +263,7 @@ async def _find_started(
     first = await FirstProcess.of(pid, site)
     if first is None:
         raise NotProvisioned("its QEMU has ended at once", name)
-    group = groups.above_threads(await cgroup.of_process(pid, site))
+    group = groups.find_domain_group(await cgroup.of_process(pid, site))
     data = {
         **await monitor.forwarded(),
         "group": asdict(group),

@@ -131,7 +131,9 @@ class VagrantEnvironment:
                 handle = await _brought_up(handle, there, options, place, ledger)
             way = await _way(name, options, place)
             if known.state in _OFF:
-                handle = handle.knowing(data={"way": way.model_dump(mode="json"), "boot_id": await login.boot_id(way)})
+                handle = handle.knowing(
+                    data={"way": way.model_dump(mode="json"), "boot_id": await login.read_boot_id(way)}
+                )
                 ledger.creating(handle)
         except (HostCannot, ToolFailed) as error:
             raise NotProvisioned(error.what, order.name, error.remedy) from None
@@ -178,7 +180,7 @@ class VagrantEnvironment:
         ours = machine.boot_id if machine else handle.data.get("boot_id")
         try:
             if ours is not None:
-                return await login.boot_id(HostSpec.from_json(handle.data["way"])) == ours
+                return await login.read_boot_id(HostSpec.from_json(handle.data["way"])) == ours
             why = "its start was interrupted"
         except (HostCannot, BadInput) as error:
             why = error.what
@@ -231,9 +233,9 @@ async def _remove_unfinished(place: Project, name: str, is_known: bool) -> None:
 
 async def _way(machine: str, options: Options, place: Project) -> HostSpec:
     found = await place.login(machine)
-    if refused := login.problem(found, options.data):
+    if refused := login.find_problem(found, options.data):
         raise refused
-    return await login.way(found, options.data)
+    return await login.find_way(found, options.data)
 
 
 async def _check_usable(options: Options, provision: Provision, machine: MachineSpec, site: Site) -> list[Finding]:

@@ -46,7 +46,7 @@ def describe(guest: GuestSpec, uuid: str, folder: str, tap: str, cpus: str) -> s
     return ElementTree.tostring(domain, encoding="unicode")
 
 
-def pinned(vcpus: int, cpus: str) -> dict[int, int]:
+def pin_vcpus(vcpus: int, cpus: str) -> dict[int, int]:
     """Each vCPU on a CPU of its own where there are as many; else none has one."""
     given = cpu_lists.parse(cpus)
     return dict(enumerate(given)) if len(given) == vcpus else {}
@@ -60,7 +60,7 @@ def _pin(domain: Element, vcpus: int, cpus: str) -> None:
     if not cpus:
         return
     tune = SubElement(domain, "cputune")
-    for vcpu, cpu in pinned(vcpus, cpus).items():
+    for vcpu, cpu in pin_vcpus(vcpus, cpus).items():
         SubElement(tune, "vcpupin", {"vcpu": str(vcpu), "cpuset": str(cpu)})
     SubElement(tune, "emulatorpin", {"cpuset": cpus})
 

@@ -55,7 +55,7 @@ class Options(Frozen):
     @field_validator("uri")
     @classmethod
     def _uri(cls, uri: str | None) -> str | None:
-        if problem := problem_with(uri or ""):
+        if problem := find_problem(uri or ""):
             raise ValueError(f"{uri!r}: {problem}, or set LIBVIRT_DEFAULT_URI")
         return uri
 
@@ -78,7 +78,7 @@ class Options(Frozen):
         return HostSpec(ssh=f"{self.login}@{at}", key=self.key, host_key=self.host_key, trunk=self.data)
 
 
-def problem_with(uri: str, is_named: bool = False) -> str | None:
+def find_problem(uri: str, is_named: bool = False) -> str | None:
     """What in a URI might have libvirt start a program of the URI's choice: all that is not known to start none. Or, of
     `test`, read a file. Pure.
 
@@ -101,7 +101,7 @@ def problem_with(uri: str, is_named: bool = False) -> str | None:
         name = unquote(key).lower()
         if not _PARAMETERS.fullmatch(name) or (name == "name" and is_named):
             return _refused(name)
-        problem = problem_with(unquote(value), is_named=True) if name == "name" else None
+        problem = find_problem(unquote(value), is_named=True) if name == "name" else None
         if problem is not None:
             return problem
     return None

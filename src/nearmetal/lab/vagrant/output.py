@@ -48,7 +48,7 @@ class VagrantLogin:
     """Whether the way there is a command of its own."""
 
 
-def lines(output: bytes) -> list[OutputLine]:
+def parse_lines(output: bytes) -> list[OutputLine]:
     found = []
     for text in output.decode("utf-8", "replace").split("\n"):
         if match := _LINE.fullmatch(text.rstrip("\r")):
@@ -58,27 +58,27 @@ def lines(output: bytes) -> list[OutputLine]:
     return found
 
 
-def machines(told: Sequence[OutputLine]) -> Mapping[str, MachineStatus]:
+def parse_machines(told: Sequence[OutputLine]) -> Mapping[str, MachineStatus]:
     """By name, in the order of the Vagrantfile: from what `vagrant status` says."""
     providers = {line.machine: line.data[0] for line in told if line.kind == "provider-name"}
     states = {line.machine: line.data[0] for line in told if line.kind == "state"}
     return {name: MachineStatus(providers.get(name, ""), state) for name, state in states.items() if name}
 
 
-def refusal(told: Sequence[OutputLine]) -> tuple[str, str] | None:
+def find_refusal(told: Sequence[OutputLine]) -> tuple[str, str] | None:
     """The class of the error that a command ended with, and what Vagrant says about it; None where it says none."""
     for line in told:
         if line.kind == "error-exit":
-            return line.data[0].rpartition("::")[2], shortened(",".join(line.data[1:]))
+            return line.data[0].rpartition("::")[2], shorten(",".join(line.data[1:]))
     return None
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """An explanation as one line."""
     return " ".join(text.split())[:_ENOUGH]
 
 
-def login(told: Sequence[OutputLine]) -> VagrantLogin:
+def parse_login(told: Sequence[OutputLine]) -> VagrantLogin:
     """From what `vagrant ssh-config` says. ToolFailed when that is no way to log in."""
     text = "\n".join(line.data[0] for line in told if line.kind == "ssh-config")
     words: dict[str, list[str]] = {}

@@ -59,7 +59,9 @@ class Vsphere:
 
         def look(instance: Any) -> VsphereMachine | None:
             try:
-                return conversion.seen(reference, _read(instance, _machine(instance, reference), conversion.READ))
+                return conversion.read_machine(
+                    reference, _read(instance, _machine(instance, reference), conversion.READ)
+                )
             except vmodl.fault.ManagedObjectNotFound:
                 return None
 
@@ -86,7 +88,7 @@ class Vsphere:
 
         def begin(instance: Any) -> Any:
             source = _machine(instance, template)
-            spec = conversion.clone_spec(source, _pool(instance, source), change)
+            spec = conversion.make_clone_spec(source, _pool(instance, source), change)
             return source.CloneVM_Task(folder=_parent(instance, source), name=name, spec=spec)
 
         made: str = (await self._session.done(f"clone {name}", begin, CLONING))._GetMoId()
@@ -98,7 +100,7 @@ class Vsphere:
         def begin(instance: Any) -> Any:
             found = _machine(instance, machine.reference)
             version = None if machine.mark else machine.version
-            return found.ReconfigVM_Task(spec=conversion.config_spec(found, version, change))
+            return found.ReconfigVM_Task(spec=conversion.make_config_spec(found, version, change))
 
         await self._session.done(f"configure {machine.name!r}", begin)
 
