@@ -39,7 +39,7 @@ def command(port: Port, initrd: Path) -> list[str]:
     image = lab_machine.image(SPEC.image)
     words = (*arguments.KERNEL, *arguments.EMULATED, f"nearmetal.data={port.mac},{port.address}/{port.prefix}")
     return [
-        *arguments.common(arguments.PROGRAM, "q35", SPEC.accel, SPEC.cpu_model, SPEC.vcpus, SPEC.memory),
+        *arguments.build_common(arguments.PROGRAM, "q35", SPEC.accel, SPEC.cpu_model, SPEC.vcpus, SPEC.memory),
         *("-kernel", str(image.kernel), "-initrd", str(initrd), "-append", " ".join(words)),
         *("-drive", f"if=virtio,file={image.disk},format=qcow2,snapshot=on"),
         *("-netdev", "tap,id=data,fd={tap0}", "-device", f"virtio-net-pci,netdev=data,mac={port.mac},romfile="),

@@ -58,16 +58,16 @@ class AsRoot(Privilege):
 @contextmanager
 def as_root() -> Iterator[None]:
     """Guests are made so meanwhile."""
-    find = least_privilege.find
+    find = least_privilege.find_privilege
 
     async def none(*_: object, **__: object) -> Privilege:
         return AsRoot(sandbox="")
 
-    least_privilege.find = none
+    least_privilege.find_privilege = none
     try:
         yield
     finally:
-        least_privilege.find = find
+        least_privilege.find_privilege = find
 
 
 async def seconds(machine: Machine) -> float:

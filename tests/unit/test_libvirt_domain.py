@@ -66,7 +66,7 @@ def test_qemu_itself_carries_the_packets_as_it_does_without_libvirt() -> None:
     """On KVM libvirt would leave that to the host's kernel (vhost), and the two would be other machines."""
     card = one(described(replace(GUEST, accel="kvm")), "devices/interface")
     assert one(card, "driver").attrib == {"name": "qemu"}
-    assert not any("vhost" in word for word in arguments.command(replace(GUEST, accel="kvm")))
+    assert not any("vhost" in word for word in arguments.build_command(replace(GUEST, accel="kvm")))
     assert described(replace(GUEST, nic="e1000e")).find("devices/interface/driver") is None
 
 

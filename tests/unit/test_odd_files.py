@@ -42,7 +42,7 @@ def of_an_image_for_containers(path: str) -> str:
 
 
 def of_a_disk(path: str) -> str:
-    (found, *_) = asyncio.run(own_disk.findings(MachineSpec(image=path), "boot", LocalSite()))
+    (found, *_) = asyncio.run(own_disk.check_image(MachineSpec(image=path), "boot", LocalSite()))
     assert not found.ok
     return f"{found.what}: {found.detail}"
 

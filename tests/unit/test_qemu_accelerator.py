@@ -42,35 +42,35 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def version(site: Site, program: str = PROGRAM) -> str:
         return "QEMU 1"
 
-    monkeypatch.setattr(accelerator, "prove", prove)
-    monkeypatch.setattr(accelerator, "version", version)
+    monkeypatch.setattr(accelerator, "boot_guest", prove)
+    monkeypatch.setattr(accelerator, "read_version", version)
     return tried
 
 
 async def test_what_holds_on_one_machine_type_says_nothing_of_another(
     image: Image, tmp_path: Path, tried: list[str]
 ) -> None:
-    assert (await accelerator.proved("tcg", image, tmp_path, LocalSite())).works
+    assert (await accelerator.find_proof("tcg", image, tmp_path, LocalSite())).works
     for _ in range(2):
-        assert (await accelerator.proved("tcg", image, tmp_path, LocalSite(), "pc")).works
+        assert (await accelerator.find_proof("tcg", image, tmp_path, LocalSite(), "pc")).works
     assert tried == ["tcg", "tcg on pc"]
 
 
 async def test_what_holds_for_one_qemu_says_nothing_of_another(image: Image, tmp_path: Path, tried: list[str]) -> None:
     for _ in range(2):
-        assert (await accelerator.proved("tcg", image, tmp_path, LocalSite(), program="/opt/qemu")).works
-    assert (await accelerator.proved("tcg", image, tmp_path, LocalSite())).works
+        assert (await accelerator.find_proof("tcg", image, tmp_path, LocalSite(), program="/opt/qemu")).works
+    assert (await accelerator.find_proof("tcg", image, tmp_path, LocalSite())).works
     assert tried == ["tcg by /opt/qemu, QEMU 1", "tcg"]
 
 
 async def test_the_best_is_the_first_that_was_seen_to_boot(image: Image, tmp_path: Path, tried: list[str]) -> None:
-    assert (await accelerator.best(image, tmp_path, LocalSite())).accel == "tcg"
+    assert (await accelerator.choose_best(image, tmp_path, LocalSite())).accel == "tcg"
     assert tried == ["kvm", "tcg"]
 
 
 async def test_a_proof_is_made_once(image: Image, tmp_path: Path, tried: list[str]) -> None:
-    first = await accelerator.proved("kvm", image, tmp_path / "cache", LocalSite())
-    assert await accelerator.proved("kvm", image, tmp_path / "cache", LocalSite()) == first
+    first = await accelerator.find_proof("kvm", image, tmp_path / "cache", LocalSite())
+    assert await accelerator.find_proof("kvm", image, tmp_path / "cache", LocalSite()) == first
     assert tried == ["kvm"]
 
 
@@ -85,41 +85,41 @@ async def test_a_guest_that_was_late_is_tried_again(
         tried.append(accel)
         return BootProof(accel=accel, works=False, detail="late", until=now + 3600)
 
-    monkeypatch.setattr(accelerator, "prove", prove)
+    monkeypatch.setattr(accelerator, "boot_guest", prove)
     for _ in range(2):
-        await accelerator.proved("kvm", image, tmp_path, LocalSite())
+        await accelerator.find_proof("kvm", image, tmp_path, LocalSite())
     assert tried == ["kvm"]
     now += 3601
-    await accelerator.proved("kvm", image, tmp_path, LocalSite())
+    await accelerator.find_proof("kvm", image, tmp_path, LocalSite())
     assert tried == ["kvm", "kvm"]
 
 
 async def test_an_image_with_the_same_kernel_needs_no_other_proof(
     image: Image, tmp_path: Path, tried: list[str]
 ) -> None:
-    await accelerator.proved("tcg", image, tmp_path, LocalSite())
-    await accelerator.proved("tcg", make_image(tmp_path / "own", "own"), tmp_path, LocalSite())
+    await accelerator.find_proof("tcg", image, tmp_path, LocalSite())
+    await accelerator.find_proof("tcg", make_image(tmp_path / "own", "own"), tmp_path, LocalSite())
     assert tried == ["tcg"]
 
 
 async def test_another_qemu_or_kernel_needs_another_proof(
     image: Image, tmp_path: Path, tried: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await accelerator.proved("tcg", image, tmp_path, LocalSite())
-    await accelerator.proved("tcg", make_image(tmp_path / "other", kernel="other"), tmp_path, LocalSite())
+    await accelerator.find_proof("tcg", image, tmp_path, LocalSite())
+    await accelerator.find_proof("tcg", make_image(tmp_path / "other", kernel="other"), tmp_path, LocalSite())
 
     async def newer(site: Site, program: str = PROGRAM) -> str:
         return "QEMU 2"
 
-    monkeypatch.setattr(accelerator, "version", newer)
-    await accelerator.proved("tcg", image, tmp_path, LocalSite())
+    monkeypatch.setattr(accelerator, "read_version", newer)
+    await accelerator.find_proof("tcg", image, tmp_path, LocalSite())
     assert tried == ["tcg", "tcg", "tcg"]
 
 
 @pytest.mark.parametrize("rubbish", ["", "{", "[]", '{"circumstances": 1}', '"x"'])
 async def test_a_spoilt_memory_is_as_good_as_none(image: Image, tmp_path: Path, tried: list[str], rubbish: str) -> None:
     (tmp_path / "accelerators.json").write_text(rubbish)
-    assert (await accelerator.proved("tcg", image, tmp_path, LocalSite())).works
+    assert (await accelerator.find_proof("tcg", image, tmp_path, LocalSite())).works
     assert tried == ["tcg"]
 
 
@@ -140,7 +140,7 @@ async def test_when_nothing_boots_it_says_what_was_tried(
 ) -> None:
     monkeypatch.setattr(accelerator, "CANDIDATES", ("kvm",))
     with pytest.raises(HostCannot, match="kvm: as told"):
-        await accelerator.best(image, tmp_path, LocalSite())
+        await accelerator.choose_best(image, tmp_path, LocalSite())
 
 
 @pytest.mark.parametrize(

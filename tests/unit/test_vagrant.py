@@ -304,7 +304,7 @@ async def test_only_the_boot_that_was_ours_is_halted(
             raise seen
         return seen
 
-    monkeypatch.setattr(login, "boot_id", boot_id)
+    monkeypatch.setattr(login, "read_boot_id", boot_id)
     fake.machines(default="running")
     handle = was_off(fake, **ledger)
     if isinstance(calls, list):

@@ -163,7 +163,7 @@ def image_ls(as_json: bool) -> None:
 
     built = images.ls(Paths.default().cache)
     current = images.newest(built)
-    snapshots = snapshot.kept()
+    snapshots = snapshot.list_sizes()
     if as_json:
         listed = tuple(
             ImageEntry(

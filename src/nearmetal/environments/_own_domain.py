@@ -93,7 +93,7 @@ class OwnDomains:
             alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
             found += await plugins.load("environments", "qemu").check(alike, machine, site)
             if options.machine != arguments.MACHINE:
-                found.append(await machine_type.express(options.machine, site))
+                found.append(await machine_type.check_express(options.machine, site))
         return found
 
     async def prepare(self, machine: MachineSpec, site: Site) -> None:
@@ -103,7 +103,7 @@ class OwnDomains:
         options = Options.model_validate(dict(order.options))
         connection = options.connect(site)
         parts = await transfer.parts(lab_machine.image(order.spec.image), site)
-        guest = await guest_order.guest(order.name, order.spec, options.machine, parts, order.port, site)
+        guest = await guest_order.order_guest(order.name, order.spec, options.machine, parts, order.port, site)
         folder, identity = lab_machine.folder(order.name, site), str(uuid.uuid4())
         # The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more.
         tap = f"nm-{hashlib.sha256(order.name.encode()).hexdigest()[:12]}"
@@ -120,9 +120,9 @@ class OwnDomains:
         ledger.creating(handle)
         # libvirt's QEMU may be another user's, who has to get to the files in it.
         await must(site, "mkdir", "-p", "-m", "711", "--", folder)
-        file = f"{folder}/{arguments.disk_file(guest.disk_format)}"
-        disk = arguments.made_disk(guest.disk_format, parts.disk, parts.disk_format, file)
-        seed = seed_archive(template.seed(lab_keys(Paths.default().state), order.name, order.logins))
+        file = f"{folder}/{arguments.name_disk(guest.disk_format)}"
+        disk = arguments.build_disk_command(guest.disk_format, parts.disk, parts.disk_format, file)
+        seed = seed_archive(template.make_seed(lab_keys(Paths.default().state), order.name, order.logins))
         await asyncio.gather(
             must(site, *disk, timeout=LIMITS.boot),
             transfer.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
@@ -150,7 +150,7 @@ class OwnDomains:
         return whole
 
     async def attach(self, handle: Handle, site: Site) -> "DomainMachine":
-        ports = await guests.forwarded(handle, site)
+        ports = await guests.forward_ports(handle, site)
         machine = DomainMachine(handle, site, ports, None, handle.name in self._running)
         await machine.connect()
         self._attached[handle.name].append(machine)
@@ -165,7 +165,7 @@ class OwnDomains:
             # One that ended with its connection cannot tell.
             with contextlib.suppress(MachineLost):
                 await running.stop()
-        await guests.withdraw(handle, site)
+        await guests.withdraw_ports(handle, site)
         await site.exec(["ip", "link", "delete", handle.data["tap"]])  # where it did not come to move
         await network.unplug(handle.port, site)
         await must(site, "rm", "-rf", "--", handle.data["folder"])

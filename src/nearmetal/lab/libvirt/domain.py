@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element, SubElement
 from nearmetal import cpu_lists
 from nearmetal.lab.architecture import HERE
 from nearmetal.lab.qemu import arguments, disk_trouble
-from nearmetal.lab.qemu.arguments import GuestSpec, withheld
+from nearmetal.lab.qemu.arguments import GuestSpec, list_withheld
 from nearmetal.model import Port, SharedFolder
 
 _QEMU: Final = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -70,7 +70,7 @@ def _cpu(domain: Element, guest: GuestSpec) -> None:
     cpu = SubElement(domain, "cpu", {"mode": modes.get(guest.cpu_model, "custom"), "check": "none"})
     if guest.cpu_model not in modes:
         _text(cpu, "model", guest.cpu_model, fallback="forbid")
-    for feature in withheld(guest.accel, guest.cpu_model):
+    for feature in list_withheld(guest.accel, guest.cpu_model):
         SubElement(cpu, "feature", {"policy": "disable", "name": feature})
     SubElement(cpu, "topology", {"sockets": "1", "cores": str(guest.vcpus), "threads": "1"})
 
@@ -79,7 +79,7 @@ def _devices(devices: Element, guest: GuestSpec, folder: str, tap: str) -> None:
     disk = SubElement(devices, "disk", {"type": "file", "device": "disk"})
     policies = {"error_policy": disk_trouble.POLICY, "rerror_policy": disk_trouble.POLICY}
     SubElement(disk, "driver", {"name": "qemu", "type": guest.disk_format, "cache": guest.disk_cache, **policies})
-    SubElement(disk, "source", {"file": f"{folder}/{arguments.disk_file(guest.disk_format)}"})
+    SubElement(disk, "source", {"file": f"{folder}/{arguments.name_disk(guest.disk_format)}"})
     name, bus = _DISKS[guest.disk]
     SubElement(disk, "target", {"dev": name, "bus": bus})
     if guest.port:

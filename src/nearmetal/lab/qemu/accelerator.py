@@ -16,7 +16,7 @@ from nearmetal.model import Frozen, Site
 from nearmetal.system.files import replace_file
 
 from . import least_privilege, privilege
-from .arguments import MACHINE, MICROVM, PROGRAM, common, tell_clock
+from .arguments import MACHINE, MICROVM, PROGRAM, build_common, tell_clock
 
 CANDIDATES = ("kvm", "tcg")
 """The best first."""
@@ -50,18 +50,18 @@ class BootProof(Frozen):
     """Seconds since the epoch to which it is believed; None: for as long as its circumstances are the same."""
 
 
-async def best(image: Image, cache: Path, site: Site, program: str = PROGRAM) -> BootProof:
+async def choose_best(image: Image, cache: Path, site: Site, program: str = PROGRAM) -> BootProof:
     """The best accelerator that is seen to boot a guest. HostCannot, with what was tried, when none does."""
     tried = []
     for accel in CANDIDATES:
-        proof = await proved(accel, image, cache, site, program=program)
+        proof = await find_proof(accel, image, cache, site, program=program)
         if proof.works:
             return proof
         tried.append(f"{accel}: {proof.detail}")
     raise HostCannot(f"no accelerator boots a guest ({'; '.join(tried)})", remedy="see: nearmetal doctor")
 
 
-async def proved(
+async def find_proof(
     accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
 ) -> BootProof:
     """As found out earlier since the site booted, or within the last hour if a guest only was late; else tried now."""
@@ -69,15 +69,15 @@ async def proved(
     name = await _name(accel, machine, program, site)
     if (found := known.get(name)) and (found.until is None or time.time() < found.until):
         return found
-    return await proved_now(accel, image, cache, site, machine, program)
+    return await renew_proof(accel, image, cache, site, machine, program)
 
 
-async def proved_now(
+async def renew_proof(
     accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
 ) -> BootProof:
     """Tried now, and remembered instead of what was found out earlier."""
     limit = _LIMITS.get(accel, LIMITS.proof) if machine == MACHINE else _LIMIT_OF_TYPE
-    proof = await prove(accel, image, limit, site, machine, program)
+    proof = await boot_guest(accel, image, limit, site, machine, program)
     circumstances = await _circumstances(image, site)
     file = _file(cache, site)
     known = {**_read(file, circumstances), proof.accel: proof}
@@ -90,7 +90,7 @@ async def proved_now(
 async def _name(accel: str, machine: str, program: str, site: Site) -> str:
     """What a proof is remembered by."""
     on = "" if machine == MACHINE else f" on {machine}"
-    return f"{accel}{on}" if program == PROGRAM else f"{accel}{on} by {program}, {await version(site, program)}"
+    return f"{accel}{on}" if program == PROGRAM else f"{accel}{on} by {program}, {await read_version(site, program)}"
 
 
 def _file(cache: Path, site: Site) -> Path:
@@ -102,21 +102,21 @@ async def _circumstances(image: Image, site: Site) -> list[str]:
     kernel, and so shares its proofs."""
     sums = image.manifest["sha256"]
     booted = [sums[part.name] for part in (image.kernel, image.initrd)]
-    return [await version(site), *booted, site.boot_id, privilege.SANDBOX]
+    return [await read_version(site), *booted, site.boot_id, privilege.SANDBOX]
 
 
-async def prove(
+async def boot_guest(
     accel: str, image: Image, limit: float, site: Site, machine: str = MACHINE, program: str = PROGRAM
 ) -> BootProof:
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
     name = await _name(accel, machine, program, site)
     words = [f"console={HERE.console}", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
-    parts, power = await transfer.parts(image, site), await least_privilege.find(program, accel, site)
+    parts, power = await transfer.parts(image, site), await least_privilege.find_privilege(program, accel, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--open", parts.kernel, "--", "sh", "-c", _BOOT, "boot", initrd),
         *(site.probe, "launch", *site.bound, *power.launched(initrd), "--"),
-        *common(program, machine, accel, "max", 1, _MEMORY),
+        *build_common(program, machine, accel, "max", 1, _MEMORY),
         *power.arguments,
         *("-kernel", "/proc/self/fd/{file0}", "-initrd", "/proc/self/fd/9", "-append", " ".join(words)),
         *("-serial", "stdio", "-no-reboot"),
@@ -168,17 +168,17 @@ async def find_clock(machine: str, accel: str, site: Site) -> int | None:
     return round(float(rate) * 1000)
 
 
-async def offered(site: Site, program: str = PROGRAM) -> list[str]:
+async def list_offered(site: Site, program: str = PROGRAM) -> list[str]:
     listed = await site.exec([program, "-accel", "help"])
     return [line.strip() for line in listed.text.splitlines() if line and ":" not in line]
 
 
-async def machine_types(site: Site, program: str) -> list[str]:
+async def list_machine_types(site: Site, program: str) -> list[str]:
     listed = await site.exec([program, "-machine", "help"])
     return [line.split()[0] for line in listed.text.splitlines()[1:] if line.strip()]
 
 
-async def cpu_models(site: Site, program: str) -> list[str]:
+async def list_cpu_models(site: Site, program: str) -> list[str]:
     return parse_cpu_models((await site.exec([program, "-cpu", "help"])).text)
 
 
@@ -192,7 +192,7 @@ _versions: dict[tuple[str, str, str], str] = {}
 """Told once by each site since it booted: asking takes as long as making a machine's disk."""
 
 
-async def version(site: Site, program: str = PROGRAM) -> str:
+async def read_version(site: Site, program: str = PROGRAM) -> str:
     key = (site.name, site.boot_id, program)
     if key not in _versions:
         _versions[key] = (await site.exec([program, "--version"])).text.partition("\n")[0]

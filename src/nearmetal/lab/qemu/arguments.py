@@ -112,11 +112,11 @@ class GuestSpec:
     """The MAC that the NIC is made with, where it is another than the one by which a guest that boots finds it."""
 
 
-def command(guest: GuestSpec) -> list[str]:
+def build_command(guest: GuestSpec) -> list[str]:
     """The argument vector; `{tap0}` in it stands for the tap's descriptor, and `{file0}` for that of the first of
     `opened`. BadInput for a name that cannot be one."""
     return [
-        *common(guest.vmm, guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
+        *build_common(guest.vmm, guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
         *guest.privilege.arguments,
         *("-name", f"{guest.name},debug-threads=on"),
         *_boot(guest),
@@ -151,52 +151,52 @@ def _open_below(guest: GuestSpec) -> list[str]:
 
 
 def _drive(guest: GuestSpec) -> str:
-    made = f"file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"
+    made = f"file={name_disk(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"
     layers = range(len(guest.backing))
     below = "".join(f",{'backing.' * (number + 1)}file.filename=/dev/fdset/{number}" for number in layers)
     return f"if=none,id={DISK_ID},{made}{below},werror={disk_trouble.POLICY},rerror={disk_trouble.POLICY}"
 
 
-def opened(guest: GuestSpec) -> list[str]:
+def list_opened(guest: GuestSpec) -> list[str]:
     """The files that are opened for QEMU, which it need not be allowed to open: `{file0}`, `{file1}` and so on."""
     return [*((guest.kernel,) if guest.kernel else ()), *guest.backing]
 
 
-def disk_file(disk_format: str) -> str:
+def name_disk(disk_format: str) -> str:
     """Where a guest's disk lies in the machine's folder."""
     return f"disk.{disk_format}"
 
 
-def made_disk(disk_format: str, base: str, base_format: str, file: str) -> list[str]:
+def build_disk_command(disk_format: str, base: str, base_format: str, file: str) -> list[str]:
     """The command that makes a disk of another: an overlay over it, or a raw copy, which has nothing below it."""
     if disk_format == "qcow2":
         return ["qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", base_format, file]
     return ["qemu-img", "convert", "-q", "-f", base_format, "-O", disk_format, base, file]
 
 
-def saved(guest: GuestSpec) -> list[str]:
+def build_saved(guest: GuestSpec) -> list[str]:
     """The argument vector of a guest that is to be saved: beside its devices, the two that a restored one needs."""
     return [
-        *command(guest),
+        *build_command(guest),
         # Its number changes with each restore, upon which the guest's kernel draws fresh random numbers.
         *("-device", "vmgenid,guid=auto"),
         *("-chardev", f"socket,id=identity,path={IDENTITY},server=on,wait=off", "-serial", "chardev:identity"),
     ]
 
 
-def restored(guest: GuestSpec) -> list[str]:
+def build_restored(guest: GuestSpec) -> list[str]:
     """The argument vector of a guest that waits for the memory of one that was started by `saved`."""
-    return [*saved(guest), "-incoming", "defer"]
+    return [*build_saved(guest), "-incoming", "defer"]
 
 
-def common(program: str, machine: str, accel: str, cpu_model: str, vcpus: int, memory: int) -> list[str]:
+def build_common(program: str, machine: str, accel: str, cpu_model: str, vcpus: int, memory: int) -> list[str]:
     """What a guest with disk and network and the one that only proves an accelerator have in common."""
     multithreaded = ",thread=multi" if accel == "tcg" else ""
     return [
         program,
         *("-no-user-config", "-nodefaults", "-display", "none"),
         *("-machine", machine_option(machine), "-accel", f"{_model(accel)}{multithreaded}"),
-        *("-cpu", ",-".join((_model(cpu_model), *withheld(accel, cpu_model)))),
+        *("-cpu", ",-".join((_model(cpu_model), *list_withheld(accel, cpu_model)))),
         *("-smp", f"cpus={vcpus},sockets=1,cores={vcpus},threads=1", "-m", f"{memory}B"),
     ]
 
@@ -211,7 +211,7 @@ def tell_clock(tsc_khz: int | None) -> list[str]:
     return [] if tsc_khz is None else ["tsc=reliable", f"tsc_early_khz={tsc_khz}"]
 
 
-def withheld(accel: str, cpu_model: str) -> Sequence[str]:
+def list_withheld(accel: str, cpu_model: str) -> Sequence[str]:
     """Features that a CPU is not to have; a model that is asked for by name has all of its own."""
     return PRETENDED if accel == "tcg" and cpu_model == "max" else ()
 

@@ -51,7 +51,7 @@ exec mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro "$1
 """
 
 
-async def forwarded(handle: Handle, site: Site) -> Mapping[str, int]:
+async def forward_ports(handle: Handle, site: Site) -> Mapping[str, int]:
     """The ports of our own loopback that lead into the guest, wherever it is, by their names in the handle.
 
     NotProvisioned when it was never whole.
@@ -61,7 +61,7 @@ async def forwarded(handle: Handle, site: Site) -> Mapping[str, int]:
     return {name: await site.forward(handle.data[name]) for name in _PORTS}
 
 
-async def withdraw(handle: Handle, site: Site) -> None:
+async def withdraw_ports(handle: Handle, site: Site) -> None:
     for name in _PORTS:
         if name in handle.data:
             await site.withdraw(handle.data[name])
@@ -108,7 +108,7 @@ class Guest(ReachedMachine):
             await super().connect()
             await self._settle_in_time()
         except NotProvisioned as error:
-            said = await template.last_words(self._running) if self._running else None
+            said = await template.find_last_words(self._running) if self._running else None
             what = f"{error.what}: {said}" if said else error.what
             raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name, self.remedy) from None
         if self._mtu != network.MTU:
@@ -136,7 +136,7 @@ class Guest(ReachedMachine):
 
     async def _is_running(self) -> bool:
         if self.site.spec is not None and self._running is not None:
-            return await template.last_words(self._running) is None  # costs nothing there
+            return await template.find_last_words(self._running) is None  # costs nothing there
         if self._process:
             return await self._process.is_alive(self.site)
         for folder in self._group.folders if self._group else ():
@@ -161,7 +161,7 @@ class Guest(ReachedMachine):
             return None if await self._is_running() else "it has ended"
 
         with contextlib.suppress(EOFError, OSError, QMPError, MachineError):
-            async with monitor.connected(self.site, self._folder, LIMITS.command, ended) as qemu:
+            async with monitor.open_monitor(self.site, self._folder, LIMITS.command, ended) as qemu:
                 self.lose(await qemu.trouble(self.name, self.site.state))
 
     async def _until_ended(self) -> None:

@@ -8,7 +8,9 @@ from . import accelerator, requirements
 from .arguments import PROGRAM, GuestSpec
 
 
-async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
+async def order_guest(
+    name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site
+) -> GuestSpec:
     """`machine` is QEMU's machine type; the accelerator is the best that boots where the spec leaves it open."""
     accel = await requirements.choose_accelerator(spec, site)
     return GuestSpec(

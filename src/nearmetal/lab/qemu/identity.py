@@ -43,17 +43,17 @@ exec {probe.INSIDE} awake --port /dev/ttyS1
 Ended = Callable[[], Awaitable[str | None]]
 
 
-def again(port: Port | None) -> str:
+def restore_mac(port: Port | None) -> str:
     """What gives a restored guest its MAC back when it boots for itself."""
     return f"exec ip link set {network.INSIDE} address {port.mac}\n" if port else ""
 
 
-async def waiting(site: Site, folder: str, ended: Ended) -> None:
+async def wait_ready(site: Site, folder: str, ended: Ended) -> None:
     """Return when the guest can be saved: it is up, and waits to be told. NotProvisioned."""
     await _talk(site, folder, b"", "awake.waiting.v1", LIMITS.boot, ended)
 
 
-async def tell(name: str, secret: bytes, port: Port | None, site: Site, folder: str, ended: Ended) -> None:
+async def tell_identity(name: str, secret: bytes, port: Port | None, site: Site, folder: str, ended: Ended) -> None:
     """Tell a guest that was just restored who it is, where, and the time; return when it is so. NotProvisioned.
 
     `secret` is what its agent knows from then on.

@@ -106,11 +106,11 @@ class Monitor:
     async def forwarded(self) -> dict[str, int]:
         """The ports on this host's loopback that lead to the guest's SSH server and its agent, as handles keep them."""
         answer = str(await self._ask("human-monitor-command", {"command-line": "info usernet"}))
-        return {"ssh_port": forwarded_port(answer, SSH_PORT), "agent_port": forwarded_port(answer, AGENT_PORT)}
+        return {"ssh_port": find_port(answer, SSH_PORT), "agent_port": find_port(answer, AGENT_PORT)}
 
     async def trouble(self, name: str, folder: str) -> MachineLost:
         """Wait until the host cannot write or read the guest's disk: for ever, as a rule."""
-        return await disk_trouble.first(self._client.events, name, folder)
+        return await disk_trouble.wait_trouble(self._client.events, name, folder)
 
     async def go(self) -> None:
         await self._ask("cont")
@@ -154,7 +154,7 @@ class Monitor:
             raise MachineLost(f"QEMU did not answer {command!r} within {_PATIENCE:g} s") from None
 
 
-def forwarded_port(usernet: str, inside: int) -> int:
+def find_port(usernet: str, inside: int) -> int:
     """From what `info usernet` says. ToolFailed when it forwards nothing to that port of the guest."""
     for outside, port in _FORWARD.findall(usernet):
         if int(port) == inside:
@@ -162,7 +162,7 @@ def forwarded_port(usernet: str, inside: int) -> int:
     raise ToolFailed(f"QEMU forwards nothing to the guest's port {inside}: {usernet.strip()[-300:]!r}")
 
 
-async def pin(site: Site, threads: Sequence[int], cpus: Sequence[int]) -> dict[int, int]:
+async def pin_threads(site: Site, threads: Sequence[int], cpus: Sequence[int]) -> dict[int, int]:
     """Each vCPU on a CPU of its own where there are as many; the pairs that were pinned."""
     if len(threads) != len(cpus):
         return {}
@@ -172,7 +172,7 @@ async def pin(site: Site, threads: Sequence[int], cpus: Sequence[int]) -> dict[i
 
 
 @asynccontextmanager
-async def connected(
+async def open_monitor(
     site: Site, folder: str, limit: float, ended: Callable[[], Awaitable[str | None]]
 ) -> AsyncIterator[Monitor]:
     """The monitor of the QEMU whose folder this is, as soon as it listens.

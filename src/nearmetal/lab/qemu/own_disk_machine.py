@@ -28,7 +28,7 @@ class OwnDiskMachine(Guest, ssh.SshMachine):
         super().__init__(handle, site, running, endpoint=endpoint)
 
     async def settle(self) -> None:
-        await own_disk.settled(self)
+        await own_disk.wait_settled(self)
         await probe.ensure(self)
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:

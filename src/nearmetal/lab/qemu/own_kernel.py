@@ -69,7 +69,7 @@ class _Found:
         return self.content[:4] == _ELF
 
 
-async def exchange(parts: Parts, named: str | None, image: Image, site: Site) -> Parts:
+async def exchange_kernel(parts: Parts, named: str | None, image: Image, site: Site) -> Parts:
     """A guest's parts with the kernel that a study names. HostCannot, with the remedy, if no guest can boot it."""
     if named is None:
         return parts

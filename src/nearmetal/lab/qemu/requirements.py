@@ -29,7 +29,7 @@ _OVERHEAD = 256 * 2**20
 """Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
 
 
-async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
     """Everything in question. An accelerator is tried where nothing else is missing, and nothing is known of it yet."""
     user, tun, tools, free, available = await asyncio.gather(
         must(site, "id", "-u"),
@@ -42,10 +42,10 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
         rootless.find_root(user.decode().strip(), "machines cannot be made"),
         *tools,
         provided("probe", probe.path),
-        lab_machine.image_found(proving(machine)),
+        lab_machine.image_found(choose_proving_image(machine)),
         *await _vmm(machine, site),
         *await _kernel(machine, site),
-        *await own_disk.findings(machine, spec.provision, site),
+        *await own_disk.check_image(machine, spec.provision, site),
         finding("/dev/net/tun", tun.status == 0, "there is no such device", "run: modprobe tun"),
         finding(
             f"{show_size(machine.memory)} of memory",
@@ -81,7 +81,7 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
         return found
     accel = await choose_accelerator(machine, site)
     board = machine.board or spec.options.get("machine") or arguments.MACHINE
-    found += await machine_type.findings(board, machine, accel, site)
+    found += await machine_type.check_machine_type(board, machine, accel, site)
     if all(one.ok or not one.fatal for one in found) and machine.vmm_arguments:
         vmm, more = machine.vmm or arguments.PROGRAM, machine.vmm_arguments
         refused = await machine_type.try_devices(vmm, board, [], site, more)
@@ -109,14 +109,14 @@ async def _kernel(machine: MachineSpec, site: Site) -> list[Finding]:
     what = f"machine.kernel {machine.kernel}"
     try:
         image = lab_machine.image(machine.image)
-        await own_kernel.exchange(Parts("", "", ""), machine.kernel, image, site)
+        await own_kernel.exchange_kernel(Parts("", "", ""), machine.kernel, image, site)
     except HostCannot as error:
         detail = error.what if error.where == own_kernel.WHERE else placed(error)
         return [Finding(what=what, ok=False, detail=detail, remedy=error.remedy)]
     return [Finding(what=what, ok=True)]
 
 
-def proving(spec: MachineSpec) -> str:
+def choose_proving_image(spec: MachineSpec) -> str:
     """The image whose kernel is booted to see whether an accelerator works."""
     return Recipe().name if spec.brings_image else spec.image
 
@@ -124,7 +124,7 @@ def proving(spec: MachineSpec) -> str:
 async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
     """Whether QEMU knows it, and can have it with that accelerator: "host" is what only hardware can pass on."""
     vmm = machine.vmm or arguments.PROGRAM
-    known = ["max"] if machine.cpu_model == "max" else await accelerator.cpu_models(site, vmm)
+    known = ["max"] if machine.cpu_model == "max" else await accelerator.list_cpu_models(site, vmm)
     is_passed_on = machine.cpu_model == "host" and await choose_accelerator(machine, site) == "tcg"
     near = difflib.get_close_matches(machine.cpu_model, known, n=1)
     return finding(
@@ -139,23 +139,23 @@ async def choose_accelerator(machine: MachineSpec, site: Site) -> str:
     """The best that boots a guest where the study leaves it open. HostCannot if none does."""
     if machine.accel != "auto":
         return machine.accel
-    image, vmm = lab_machine.image(proving(machine)), machine.vmm or arguments.PROGRAM
-    return (await accelerator.best(image, Paths.default().cache, site, vmm)).accel
+    image, vmm = lab_machine.image(choose_proving_image(machine)), machine.vmm or arguments.PROGRAM
+    return (await accelerator.choose_best(image, Paths.default().cache, site, vmm)).accel
 
 
 async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
     """Boots a guest on each that is in question, unless it is known since the site booted."""
-    image, cache = lab_machine.image(proving(machine)), Paths.default().cache
+    image, cache = lab_machine.image(choose_proving_image(machine)), Paths.default().cache
     vmm = machine.vmm or arguments.PROGRAM
-    offered = await accelerator.offered(site, vmm)
+    offered = await accelerator.list_offered(site, vmm)
     if machine.accel != "auto":
         if machine.accel not in offered:
             remedy = f'set machine.accel to "auto", or one of: {", ".join(offered)}'
             return [Finding(what=machine.accel, ok=False, detail="this QEMU does not have it", remedy=remedy)]
-        proof = await accelerator.proved(machine.accel, image, cache, site, program=vmm)
+        proof = await accelerator.find_proof(machine.accel, image, cache, site, program=vmm)
         return [_as_finding(proof, fatal=True)]
     names = [name for name in accelerator.CANDIDATES if name in offered]
-    proofs = [await accelerator.proved(name, image, cache, site, program=vmm) for name in names]
+    proofs = [await accelerator.find_proof(name, image, cache, site, program=vmm) for name in names]
     return [_as_finding(proof, fatal=not any(other.works for other in proofs)) for proof in proofs]
 
 
