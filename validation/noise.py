@@ -36,7 +36,7 @@ from typing import Any
 
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import cgroup, probe
-from nearmetal.lab.cpus.noise import listening
+from nearmetal.lab.cpus.noise import build_listen_command
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import MachineSpec
 
@@ -124,7 +124,7 @@ def competing(cpu: int, seconds: float) -> Iterator[Callable[[], list[Known]]]:
 
 def listen(cpu: int, seconds: float, *before: str) -> dict[str, Any]:
     """What the probe heard on this CPU; `before` is what starts it."""
-    argv = [*before, *listening(str(probe.path()), [cpu], seconds)]
+    argv = [*before, *build_listen_command(str(probe.path()), [cpu], seconds)]
     ended = subprocess.run(argv, capture_output=True, check=True, timeout=seconds + 30)
     found: dict[str, Any] = json.loads(ended.stdout)["cpus"][0]
     return found

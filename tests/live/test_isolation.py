@@ -13,7 +13,7 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
-from nearmetal.lab.cpus.noise import heard, listening
+from nearmetal.lab.cpus.noise import build_listen_command, parse_heard
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.stage import LabStage
@@ -50,8 +50,8 @@ async def isolated(lab: Lab, stage: LabStage, level: Level) -> Readback:
 
 async def ticks(server: Machine) -> int:
     """Of CPU 1's own timer while a program wants that CPU for five seconds."""
-    ended = await server.exec(listening(server.probe, [1], 5.0), timeout=60)
-    found = heard(ended.stdout, server.name)[1].ticks
+    ended = await server.exec(build_listen_command(server.probe, [1], 5.0), timeout=60)
+    found = parse_heard(ended.stdout, server.name)[1].ticks
     assert found is not None
     return found
 

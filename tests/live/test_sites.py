@@ -59,7 +59,7 @@ async def test_a_command_has_its_status_and_streams(either: Site) -> None:
 
 async def test_the_files_of_an_image_are_roots_alone(either: Site, lab_image: Image) -> None:
     for mode in ("anew", "755"):
-        folder = await transfer.root(lab_image, either)
+        folder = await transfer.place_root(lab_image, either)
         assert (await either.exec(["stat", "-c", "%a", folder])).text == "700\n", mode
         await either.exec(["chmod", "755", folder])  # as earlier versions left it
 

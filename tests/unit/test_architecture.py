@@ -77,12 +77,12 @@ def test_a_host_whose_processor_is_not_in_the_table_builds_no_image(monkeypatch:
 
 def test_the_kernel_of_aarch64_is_booted_as_it_is() -> None:
     image = bytes(0x38) + b"ARM\x64" + bytes(64)
-    assert kernel.unpack(image, "vmlinuz", AARCH64) == image
+    assert kernel.unpack_kernel(image, "vmlinuz", AARCH64) == image
     for other in (b"", b"MZ" + bytes(4096)):
         with pytest.raises(ToolFailed, match="not a kernel image for aarch64"):
-            kernel.unpack(other, "vmlinuz", AARCH64)
+            kernel.unpack_kernel(other, "vmlinuz", AARCH64)
     with pytest.raises(ToolFailed, match="not a kernel image for x86-64"):
-        kernel.unpack(image, "vmlinuz", X86_64)
+        kernel.unpack_kernel(image, "vmlinuz", X86_64)
 
 
 def test_what_only_pcs_have_is_refused_where_guests_are_none() -> None:

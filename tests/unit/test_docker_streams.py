@@ -8,7 +8,7 @@ import pytest
 
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.commands import background
-from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, frames
+from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, read_frames
 from nearmetal.lab.containers.container import Container
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
@@ -32,7 +32,7 @@ async def read(content: bytes) -> tuple[bytes, bytes]:
 
 async def sorted_out(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     streams = [b"", b""]
-    async for is_complaint, piece in frames(reader):
+    async for is_complaint, piece in read_frames(reader):
         streams[is_complaint] += piece
     return streams[0], streams[1]
 

@@ -203,8 +203,8 @@ class NoEngine:
 def test_an_archive_says_for_which_architecture_it_is(tmp_path: Path) -> None:
     listed = [{"Config": "abc.json", "RepoTags": ["own:1"], "Layers": []}]
     good = archive(tmp_path / "good.tar", manifest_json=listed, abc_json={"architecture": "amd64"})
-    assert container_image.lacking(NoEngine(), str(good), "x86_64", "docker").ok
-    other = container_image.lacking(NoEngine(), str(good), "aarch64", "docker")
+    assert container_image.check_image(NoEngine(), str(good), "x86_64", "docker").ok
+    other = container_image.check_image(NoEngine(), str(good), "aarch64", "docker")
     assert not other.ok and "architecture amd64" in other.detail and "linux/arm64" in other.remedy
 
 
@@ -219,22 +219,22 @@ def test_an_archive_says_for_which_architecture_it_is(tmp_path: Path) -> None:
 def test_what_is_no_archive_of_an_image_is_told(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "bad.tar"
     path.write_bytes(content)
-    found = container_image.lacking(NoEngine(), str(path), "x86_64", "podman")
+    found = container_image.check_image(NoEngine(), str(path), "x86_64", "podman")
     assert not found.ok and found.detail == f"this is no archive of an image: {why}"
     assert found.remedy == "make it by: podman save -o FILE IMAGE"
     with pytest.raises(BadInput):
-        container_image.provided(NoEngine(), str(path), "podman")
+        container_image.provide_image(NoEngine(), str(path), "podman")
 
 
 @pytest.mark.parametrize("files", [{}, {"manifest_json": {}}, {"manifest_json": [{"Config": "none.json"}]}])
 def test_an_archive_of_something_else_is_told(tmp_path: Path, files: dict[str, Any]) -> None:
     other = archive(tmp_path / "other.tar", **{"other_json": 1, **files})
-    found = container_image.lacking(NoEngine(), str(other), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(other), "x86_64", "docker")
     assert "it has no manifest.json that names" in found.detail
 
 
 def test_an_archive_that_is_not_there_is_told(tmp_path: Path) -> None:
-    found = container_image.lacking(NoEngine(), str(tmp_path / "none.tar"), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(tmp_path / "none.tar"), "x86_64", "docker")
     assert found.detail == "there is no such file"
 
 
@@ -271,7 +271,7 @@ def test_an_engine_is_given_the_image_of_an_archive_without_its_names(tmp_path: 
         repositories={"debian": {"12": "abc"}},
     )
     engine = TakesImages()
-    assert container_image.provided(engine, str(named), "docker") == "sha256:abc"
+    assert container_image.provide_image(engine, str(named), "docker") == "sha256:abc"
     assert engine.named == ("sha256:abc", "nearmetal/archive", "abc")
     with tarfile.open(fileobj=io.BytesIO(engine.given)) as tar:
         given = {name: json.load(tar.extractfile(name) or io.BytesIO()) for name in tar.getnames()}
@@ -296,9 +296,9 @@ def test_an_archive_that_ends_too_early_is_told_before_it_is_sent(
     tmp_path: Path, files: dict[str, Any], cut: int
 ) -> None:
     path = archive(tmp_path / "cut.tar", **files)
-    assert container_image.lacking(NoEngine(), str(path), "x86_64", "docker").ok
+    assert container_image.check_image(NoEngine(), str(path), "x86_64", "docker").ok
     os.truncate(path, cut)
-    found = container_image.lacking(NoEngine(), str(path), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(path), "x86_64", "docker")
     assert not found.ok and found.detail.startswith("this archive is damaged: ")
     assert found.remedy == "make it by: docker save -o FILE IMAGE"
 
@@ -308,13 +308,13 @@ def test_what_bzip2_packed_is_damaged_where_it_ends_too_early(tmp_path: Path, cu
     packed = bz2.compress(archive(tmp_path / "good.tar", **IMAGE).read_bytes())
     path = tmp_path / "cut.tar.bz2"
     path.write_bytes(packed[: int(cut if cut > 1 else cut * len(packed))])
-    found = container_image.lacking(NoEngine(), str(path), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(path), "x86_64", "docker")
     assert not found.ok and found.detail.startswith("this archive is damaged: ")
 
 
 def test_an_archive_without_a_layer_that_it_names_is_told_before_it_is_sent(tmp_path: Path) -> None:
     without = archive(tmp_path / "image.tar", **{name: IMAGE[name] for name in ("manifest_json", "abc_json")})
-    found = container_image.lacking(NoEngine(), str(without), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(without), "x86_64", "docker")
     assert not found.ok and "it has no manifest.json that names" in found.detail
 
 
@@ -329,7 +329,7 @@ def test_a_compressed_archive_that_is_damaged_is_told(tmp_path: Path, form: str,
     content = {"gz": gzip, "bz2": bz2, "xz": lzma}[form].compress(archive(tmp_path / "good.tar", **files).read_bytes())
     begin = content[: int(len(content) * kept)]
     bad.write_bytes(begin + b"\x55" * (len(content) - len(begin)) if is_whole else begin)
-    found = container_image.lacking(NoEngine(), str(bad), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(bad), "x86_64", "docker")
     assert not found.ok and "archive" in found.detail + found.remedy
     with pytest.raises(BadInput):
-        container_image.provided(TakesImages(), str(bad), "docker")
+        container_image.provide_image(TakesImages(), str(bad), "docker")

@@ -102,7 +102,7 @@ class OwnDomains:
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
         connection = options.connect(site)
-        parts = await transfer.parts(lab_machine.image(order.spec.image), site)
+        parts = await transfer.place_parts(lab_machine.image(order.spec.image), site)
         guest = await guest_order.order_guest(order.name, order.spec, options.machine, parts, order.port, site)
         folder, identity = lab_machine.folder(order.name, site), str(uuid.uuid4())
         # The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more.
@@ -125,7 +125,7 @@ class OwnDomains:
         seed = seed_archive(template.make_seed(lab_keys(Paths.default().state), order.name, order.logins))
         await asyncio.gather(
             must(site, *disk, timeout=LIMITS.boot),
-            transfer.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
+            transfer.write_initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
         )
         # libvirt looks for the tap in the network that it runs in itself. Only when it is open does it move.
         if order.port:

@@ -25,7 +25,7 @@ from nearmetal.lab.containers import copies, networks
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.containers.api import DOCKER, NOT_FOUND, Brand, ContainerEngine, EngineRefusal, ping
 from nearmetal.lab.containers.container import Container
-from nearmetal.lab.containers.engine import bury, is_own
+from nearmetal.lab.containers.engine import bury_engine, is_own
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
@@ -120,7 +120,7 @@ class DockerEnvironment:
             provided("probe", probe.path),
             *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
             *await self._check_image(spec.options, machine, site),
-            enough_cpus(machine.vcpus, len(await layout.usable(machine, site))),
+            enough_cpus(machine.vcpus, len(await layout.find_usable(machine, site))),
             *await isolation_found(machine, site),
             *await shares.findings(machine, site),
         ]
@@ -204,7 +204,7 @@ class DockerEnvironment:
         try:
             engine = await self._find_engine(self.locate_engine(options, site), site)
             words = (machine.image, site.arch, self.brand.client)
-            return [await engine.call(container_image.lacking, engine.client, *words)]
+            return [await engine.call(container_image.check_image, engine.client, *words)]
         except HostCannot:
             return []  # that no engine answers is found already
 
@@ -235,7 +235,7 @@ class DockerEnvironment:
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
         mode = order.spec.network if order.port else networks.STRAIGHT
         has_keeper = order.port and (sandboxed or mode != networks.STRAIGHT)
-        keeper = container_config.keeper_of(order.name) if has_keeper else None
+        keeper = container_config.name_keeper(order.name) if has_keeper else None
         handle = lab_machine.handle_of(
             self.kind, order, site, engine=engine.address, sandboxed=sandboxed, keeper=keeper
         )
@@ -250,7 +250,7 @@ class DockerEnvironment:
             if keeper:
                 kept, id = await self._keep_network(engine, order, tag, site, group)
                 net = f"container:{id}" if sandboxed or mode == "host" else net
-            config = container_config.machine(engine.client, order, tag, net, site.probe, group)
+            config = container_config.build_machine(engine.client, order, tag, net, site.probe, group)
             details, first = await self._start_container(engine, config, site)
             runtime = await self.runtime_of(engine, details)
         except EngineRefusal as error:
@@ -264,7 +264,7 @@ class DockerEnvironment:
         found = await networks.find_mode(None if sandboxed or not kept else kept.pid, first.pid, site)
         if found != mode:
             raise NotProvisioned(f"its network is {found} instead of {mode}", order.name)
-        brought = f"{order.spec.image} {container_image.short(details['Image'])}"
+        brought = f"{order.spec.image} {container_image.shorten_id(details['Image'])}"
         whole = handle.knowing(
             life=first.life,
             image=MachineImage(
@@ -303,7 +303,7 @@ class DockerEnvironment:
         self, engine: ContainerEngine, order: Order, tag: str, site: Site, group: ControlGroup | None
     ) -> tuple[FirstProcess, str]:
         """A network namespace with the lab's link in it, before the machine is started: its process and its id."""
-        config = container_config.keeper(engine.client, order, tag, self.keepers_runtime, site.probe, group)
+        config = container_config.build_keeper(engine.client, order, tag, self.keepers_runtime, site.probe, group)
         details, first = await self._start_container(engine, config, site)
         if order.port:
             await networks.plug_keeper(order.spec.network, order.port, first.pid, site)
@@ -330,9 +330,9 @@ class DockerEnvironment:
     def _provide_image(self, client: Any, spec: MachineSpec) -> str:
         """What the engine calls the machine's image, which is there afterwards. Blocks."""
         if spec.brings_image:
-            return container_image.provided(client, spec.image, self.brand.client)
+            return container_image.provide_image(client, spec.image, self.brand.client)
         with self._importing:
-            return copies.taken_over(client, lab_machine.image(spec.image))
+            return copies.provide_copy(client, lab_machine.image(spec.image))
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
         made = SandboxedContainer if handle.data.get("sandboxed") else Container
@@ -359,7 +359,7 @@ class DockerEnvironment:
             options = ["--interactive", *(["--tty"] if terminal else [])]
             return [
                 *(self.brand.client, *self.brand.to_engine, address, "exec", *options, handle.data["container"]),
-                *lab_machine.launch(probe.INSIDE, argv, env, *container_config.place_of(handle)),
+                *lab_machine.launch(probe.INSIDE, argv, env, *container_config.build_place(handle)),
             ]
 
         return Door(build_command, leaves="hidden" if handle.data.get("sandboxed") else "seen")
@@ -389,7 +389,7 @@ class DockerEnvironment:
                     raise
                 failure = error
             try:
-                return await bury(address)
+                return await bury_engine(address)
             except HostCannot:
                 # It lives, perhaps starting or ending, or is being buried for another of its containers.
                 if asyncio.get_running_loop().time() > deadline:

@@ -86,10 +86,10 @@ class HostEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """On another host the image's files are sent once; here they are used where they lie."""
-        await transfer.root(lab_machine.image(machine.image), site)
+        await transfer.place_root(lab_machine.image(machine.image), site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        root = await transfer.root(lab_machine.image(order.spec.image), site)
+        root = await transfer.place_root(lab_machine.image(order.spec.image), site)
         folder = lab_machine.folder(order.name, site)
         handle = lab_machine.handle_of(self.kind, order, site, folder=folder)
         ledger.creating(handle)

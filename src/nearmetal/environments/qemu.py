@@ -250,7 +250,7 @@ def _choose_board(options: Mapping[str, Any], spec: MachineSpec) -> str:
 
 
 async def _place_parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
-    return await own_kernel.exchange_kernel(await transfer.parts(image, site), spec.kernel, image, site)
+    return await own_kernel.exchange_kernel(await transfer.place_parts(image, site), spec.kernel, image, site)
 
 
 async def _guest(name: str, spec: MachineSpec, board: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
@@ -344,7 +344,7 @@ async def _seed_guest(order: Order, start: _GuestStart, folder: str, keys: LabKe
         seed = template.make_seed(
             keys, order.name, logins, identity.restore_mac(order.port) if start.snapshot else None
         )
-        await transfer.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
+        await transfer.write_initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
         return
     for name, content in own_disk.make_seed(order.name, order.port, keys).items():
         await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)

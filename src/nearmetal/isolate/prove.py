@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from nearmetal.analysis.signed_rank import Centre, signed_rank
-from nearmetal.lab.cpus.noise import SLACK, Heard, heard, listening
+from nearmetal.lab.cpus.noise import SLACK, Heard, build_listen_command, parse_heard
 from nearmetal.lab.site import must
 from nearmetal.model import Commands
 from nearmetal.workloads.noise import KINDS, list_values
@@ -32,8 +32,8 @@ class ListeningRound:
 
 async def hear_cpu(commands: Commands, probe: str, cpu: int, seconds: float, within: Sequence[str] = ()) -> Heard:
     """`within`: words that start it on CPUs where others may not run."""
-    document = await must(commands, *within, *listening(probe, [cpu], seconds), timeout=seconds + SLACK)
-    return heard(document, f"CPU {cpu}")[cpu]
+    document = await must(commands, *within, *build_listen_command(probe, [cpu], seconds), timeout=seconds + SLACK)
+    return parse_heard(document, f"CPU {cpu}")[cpu]
 
 
 async def run_rounds(count: int, without: Listen, isolated: Listen) -> list[ListeningRound]:

@@ -32,7 +32,7 @@ from nearmetal.lab.findings import finding as make_finding
 from nearmetal.lab.findings import programs as check_programs
 from nearmetal.lab.findings import provided as check_provided
 from nearmetal.lab.image.image import Image
-from nearmetal.lab.image.transfer import root as place_root
+from nearmetal.lab.image.transfer import place_root
 from nearmetal.lab.keys import KeyPair, LabKeys
 from nearmetal.lab.keys import lab_keys as load_lab_keys
 from nearmetal.lab.machine import ENVIRONMENT as MACHINE_ENVIRONMENT

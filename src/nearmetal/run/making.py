@@ -44,7 +44,7 @@ async def share_out(booted: ProvisionedBoot, lab: Lab) -> Share:
         elsewhere[name] = booted.layouts[name].keep_one_kind(await available_cpus(clients))
     share = shape.share_cpus(booted.asked, available, lie, elsewhere)
     if host in others and not booted.asked.environment.is_pretended:
-        booted.warnings += sharing.warnings(share, lie)
+        booted.warnings += sharing.find_warnings(share, lie)
     return share
 
 

@@ -14,7 +14,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.background import Gathering, feed, list_signals
 from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import config as container_config
-from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, frames
+from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, read_frames
 from nearmetal.lab.machines import pauses
 from nearmetal.lab.machines.pauses import StillnessChange
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
@@ -66,8 +66,8 @@ class Container(StartedCommands, SharedKernelMachine):
         self.engine = engine
         self.id: str = handle.data["container"]
         self.own_address = handle.own_address
-        self._group = container_config.group_of(handle)
-        self._place = container_config.place_of(handle)
+        self._group = container_config.find_group(handle)
+        self._place = container_config.build_place(handle)
 
     async def group(self) -> ControlGroup:
         self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
@@ -127,7 +127,7 @@ class _Exec(Gathering):
     async def gather(self) -> int:
         try:
             with self._container.watched(self._writer.transport.abort):
-                async for is_complaint, piece in frames(self._reader):
+                async for is_complaint, piece in read_frames(self._reader):
                     (self.complained if is_complaint else self.said)(piece)
         finally:
             self._feeding.cancel()

@@ -76,10 +76,10 @@ def is_own(address: str) -> bool:
 
 
 async def remove(handle: Handle) -> None:
-    await bury(f"unix://{handle.data['folder']}/{_SOCKET}")
+    await bury_engine(f"unix://{handle.data['folder']}/{_SOCKET}")
 
 
-async def bury(address: str) -> None:
+async def bury_engine(address: str) -> None:
     """Kill and remove what is left of an `own_engine` whose starter died, but not its data. Idempotent.
 
     HostCannot while its starter, or another that buries it, lives.
@@ -99,7 +99,7 @@ async def _running(
     folder: Path, name: str, socket: Path, runtimes: Mapping[str, Path], swept: Callable[[], None]
 ) -> AsyncIterator[str]:
     await _sweep(folder, name)
-    needed = mount_points.need(map(Path, _COVERED))
+    needed = mount_points.make_needed(map(Path, _COVERED))
     try:
         daemon = await _start(folder, name, runtimes)
         try:

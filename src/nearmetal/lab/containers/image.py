@@ -13,7 +13,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.architecture import TABLE
 from nearmetal.lab.containers.api import Brand, ContainerEngine, EngineRefusal
 from nearmetal.lab.findings import finding
-from nearmetal.lab.image.archive import open_member, read_json, reading
+from nearmetal.lab.image.archive import open_archive, open_member, read_json
 from nearmetal.model import Finding
 
 _ARCHIVES = "nearmetal/archive"
@@ -25,7 +25,7 @@ def is_archive(image: str) -> bool:
     return image.startswith("/")
 
 
-def lacking(client: Any, image: str, machine: str, program: str) -> Finding:
+def check_image(client: Any, image: str, machine: str, program: str) -> Finding:
     """Whether an engine has such an image, for this kernel's architecture, or can be given it. Blocks; no effect.
 
     `program`: the engine's own for the command line, for the remedy.
@@ -43,7 +43,7 @@ def lacking(client: Any, image: str, machine: str, program: str) -> Finding:
     return finding(what, architecture == wanted, f"it is for the architecture {architecture}", remedy)
 
 
-def provided(client: Any, image: str, program: str) -> str:
+def provide_image(client: Any, image: str, program: str) -> str:
     """The image's id in the engine, which is given an archive's once. Blocks. BadInput."""
     if not is_archive(image):
         return str(_inspected(client, image, program)["Id"])
@@ -54,14 +54,14 @@ def provided(client: Any, image: str, program: str) -> str:
                 raise BadInput(f"the engine does not take it: {line['error']}", image, _made_by(program))
         if not _is_there(client, wanted):
             raise BadInput("the engine took it for another image than it says it is", image, _made_by(program))
-        client.tag(wanted, _ARCHIVES, short(wanted))
+        client.tag(wanted, _ARCHIVES, shorten_id(wanted))
     return wanted
 
 
 def _unnamed(path: str, program: str) -> Iterator[bytes]:
     """The image of an archive, and nothing else of it, as an archive that has no name for it: one that it gives itself
     may be another image's in the engine, which would lose it. BadInput."""
-    with reading(path, _made_by(program)) as archive:
+    with open_archive(path, _made_by(program)) as archive:
         (listed, *_) = read_json(archive, "manifest.json")
         layers = {f"{number}.tar": open_member(archive, name) for number, name in enumerate(listed["Layers"])}
         manifest = [{"Config": "config.json", "RepoTags": None, "Layers": [*layers]}]
@@ -82,7 +82,7 @@ def _member(name: str, file: IO[bytes]) -> Iterator[bytes]:
     yield bytes(-member.size % tarfile.BLOCKSIZE)
 
 
-async def save(reference: str, file: Path, brand: Brand) -> None:
+async def save_image(reference: str, file: Path, brand: Brand) -> None:
     """Write an image that an engine has, as `docker save` does. HostCannot: it has none, or does not answer."""
     engine = await ContainerEngine.connect(brand.address({}), brand)
     try:
@@ -98,7 +98,7 @@ def _write_saved(client: Any, reference: str, file: Path) -> None:
             archive.write(chunk)
 
 
-def short(id: str) -> str:
+def shorten_id(id: str) -> str:
     """An image's id as people know it."""
     return id.removeprefix("sha256:")[:12]
 
@@ -131,7 +131,7 @@ def _made_by(program: str) -> str:
 
 def _of_archive(path: str, program: str) -> tuple[str, str]:
     """An archive's image id and architecture, from the configuration whose digest the id is. Its layers are there."""
-    with reading(path, _made_by(program)) as archive:
+    with open_archive(path, _made_by(program)) as archive:
         (listed, *_) = read_json(archive, "manifest.json")
         for layer in listed["Layers"]:
             open_member(archive, layer)

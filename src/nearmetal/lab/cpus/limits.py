@@ -10,7 +10,7 @@ from nearmetal.model import Finding, MachineSpec, Site
 
 async def limits_found(machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether a machine's CPUs and memory can be limited on a site."""
-    usable = enough_cpus(machine.vcpus, len(await layout.usable(machine, site)))
+    usable = enough_cpus(machine.vcpus, len(await layout.find_usable(machine, site)))
     if rootless.lacks_groups(site):
         return [usable, rootless.find_quota(machine)]
     parents = [str(Path(folder).parent) for folder in cgroup.named("x", await cgroup.version(site)).folders]

@@ -90,7 +90,7 @@ class _Members:
 @contextmanager
 def _opened(path: Path, remedy: str) -> Iterator[_Members]:
     if not path.is_dir():
-        with reading(str(path), remedy) as archive:
+        with open_archive(str(path), remedy) as archive:
             yield _Members(archive)
         return
     try:
@@ -150,7 +150,7 @@ def _bundle(document: Mapping[str, Any], members: list[str]) -> Bundle:
 
 
 @contextmanager
-def reading(path: str, remedy: str) -> Iterator[tarfile.TarFile]:
+def open_archive(path: str, remedy: str) -> Iterator[tarfile.TarFile]:
     """BadInput where it is no archive of an image, or is damaged."""
     opened = None
     try:

@@ -24,12 +24,12 @@ _UNREACHABLE = re.compile(
 _EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 
 
-async def debian(recipe: Recipe, root: Path, kernel: Path, progress: Callable[[str], None]) -> None:
+async def make_debian(recipe: Recipe, root: Path, kernel: Path, progress: Callable[[str], None]) -> None:
     """Make `root` from the recipe's packages; put the packages of the kernel and of busybox into `kernel`.
 
     `read_packages` reads there what both were made of.
     """
-    sources, options = await apt.host_sources(recipe.suite, root.parent)
+    sources, options = await apt.find_sources(recipe.suite, root.parent)
     listed = kernel / "sources.list"
     listed.write_text(sources, "utf-8")
     fetch = shlex.join(("sh", str(FILES / "fetch-kernel"), str(kernel), HERE.kernel, "busybox-static"))
@@ -90,7 +90,7 @@ def explain(text: str, recipe: Recipe) -> NearmetalError:
     return ToolFailed("mmdebstrap failed: " + "; ".join(lines), suite)
 
 
-async def unpack(packages: Path, out: Path) -> None:
+async def unpack_packages(packages: Path, out: Path) -> None:
     """Unpack every package file in a folder below `out`."""
     for package in sorted(packages.glob("*.deb")):
         await tools.must(("dpkg-deb", "--extract", str(package), str(out)), packages, package.name)

@@ -31,10 +31,10 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
     Raises HostCannot where tools, rights, space or the network are missing, BadInput for packages Debian does not have.
     """
     make = partial(_build_in, recipe=recipe, progress=progress)
-    return await finish(store.folder_of(recipe.name, recipe.key, cache), make, progress)
+    return await finish_image(store.folder_of(recipe.name, recipe.key, cache), make, progress)
 
 
-async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress: Callable[[str], None]) -> Image:
+async def finish_image(target: Path, make: Callable[[Path], Awaitable[None]], progress: Callable[[str], None]) -> Image:
     """The image in this folder of the cache if it is whole, else what `make` leaves as `image` in the folder it gets.
 
     One at a time; what fails leaves nothing. Raises HostCannot, and what `make` raises.
@@ -80,22 +80,22 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
         made.mkdir()
     image = Image(recipe.name, recipe.key, "", folder)
 
-    await bootstrap.debian(recipe, image.root, packages, progress)
+    await bootstrap.make_debian(recipe, image.root, packages, progress)
     progress("unpacking the kernel")
-    await bootstrap.unpack(packages, unpacked)
-    release = modules.move(unpacked, image.root)
+    await bootstrap.unpack_packages(packages, unpacked)
+    release = modules.move_modules(unpacked, image.root)
     wanted = Modules.of_recipe()
-    tree = await modules.prune(image.root, release, wanted)
+    tree = await modules.prune_modules(image.root, release, wanted)
     packed = unpacked / "boot" / f"vmlinuz-{release}"
-    image.kernel.write_bytes(await asyncio.to_thread(kernel.unpack, packed.read_bytes(), packed.name))
+    image.kernel.write_bytes(await asyncio.to_thread(kernel.unpack_kernel, packed.read_bytes(), packed.name))
     busybox = (unpacked / "bin/busybox").read_bytes()
-    image.initrd.write_bytes(initrd.base(busybox, image.root / "usr/lib/modules" / release, tree, wanted))
+    image.initrd.write_bytes(initrd.build_base(busybox, image.root / "usr/lib/modules" / release, tree, wanted))
 
     progress("writing the root file system")
-    rootfs.finish(image.root, recipe)
-    rootfs.age(image.root)
-    await pack(image)
-    await disk.make(image.root, image.disk)
+    rootfs.finish_root(image.root, recipe)
+    rootfs.set_ages(image.root)
+    await pack_root(image)
+    await disk.make_disk(image.root, image.disk)
     digest = await asyncio.to_thread(sha256, image.tarball)
     made_of = bootstrap.read_packages(packages)
     write_manifest(
@@ -110,7 +110,7 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
     )
 
 
-async def pack(image: Image) -> None:
+async def pack_root(image: Image) -> None:
     """Its tar archive, from its unpacked root. ToolFailed."""
     await tools.must(
         ("tar", "--create", "--file", str(image.tarball), "--directory", str(image.root), "--sort=name",

@@ -17,7 +17,7 @@ _UUID = "6e656172-6d65-4461-8c00-000000000000"
 _FULL = "free some space if the disk is full"
 
 
-async def make(root: Path, disk: Path) -> None:
+async def make_disk(root: Path, disk: Path) -> None:
     """Write `disk` (qcow2) with the content of `root`."""
     raw = disk.with_suffix(".raw")
     # Inode tables are written now: the kernel would otherwise do it in the background of somebody's measurement.

@@ -31,16 +31,16 @@ def read_release(bzimage: bytes) -> str | None:
     return words[0].decode("ascii", "replace") if words else None
 
 
-def unpack(vmlinuz: bytes, where: str, here: Architecture = HERE) -> bytes:
+def unpack_kernel(vmlinuz: bytes, where: str, here: Architecture = HERE) -> bytes:
     """What QEMU boots fastest on this host. Raises ToolFailed and HostCannot as `vmlinux` does."""
     if here.is_pc:
-        return vmlinux(vmlinuz, where)
+        return find_vmlinux(vmlinuz, where)
     if vmlinuz[_IMAGE] != _IMAGE_MAGIC:
         raise ToolFailed(f"this is not a kernel image for {here.title}", where)
     return vmlinuz
 
 
-def vmlinux(bzimage: bytes, where: str) -> bytes:
+def find_vmlinux(bzimage: bytes, where: str) -> bytes:
     """The ELF kernel of a bzImage; `where` names the file in errors.
 
     Raises ToolFailed if this is no bzImage or its payload is no ELF file, HostCannot if its compression is unknown.

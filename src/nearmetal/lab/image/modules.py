@@ -59,7 +59,7 @@ def parse(dependencies: str, built_in: str) -> Tree:
     return Tree(files, needs, frozenset(map(module_name, built_in.split())))
 
 
-def unsigned(module: bytes) -> bytes:
+def strip_signature(module: bytes) -> bytes:
     """A module without the signature that is appended to it, as the kernel's module_signature.h has it.
 
     To check one takes an emulated guest longer than all else of loading it, and nobody there asks for it.
@@ -71,7 +71,7 @@ def unsigned(module: bytes) -> bytes:
     return module[: end - length - signer - key]
 
 
-async def prune(root: Path, release: str, wanted: Modules) -> Tree:
+async def prune_modules(root: Path, release: str, wanted: Modules) -> Tree:
     """Leave only the wanted modules, as plain files, in the root file system's modules folder of this release."""
     folder = root / "usr/lib/modules" / release
     await _depmod(root, release)
@@ -95,7 +95,7 @@ def _plain(path: Path) -> None:
     if path.suffix == ".xz":
         path.unlink()
         path, content = path.with_suffix(""), lzma.decompress(content)
-    path.write_bytes(unsigned(content))
+    path.write_bytes(strip_signature(content))
 
 
 def _read(folder: Path) -> Tree:
@@ -109,7 +109,7 @@ async def _depmod(root: Path, release: str) -> None:
         raise ToolFailed(f"depmod failed: {text}", release)
 
 
-def listed(tree: Tree, wanted: Modules, folder: str) -> bytes:
+def list_modules(tree: Tree, wanted: Modules, folder: str) -> bytes:
     """The initial RAM disk's modules.json: of each kind the files below `folder` in the order in which they load."""
 
     def files(names: Iterable[str]) -> list[str]:
@@ -123,7 +123,7 @@ def listed(tree: Tree, wanted: Modules, folder: str) -> bytes:
     return json.dumps({"buses": files(wanted.buses), **kinds}, indent=1).encode()
 
 
-def move(unpacked: Path, root: Path) -> str:
+def move_modules(unpacked: Path, root: Path) -> str:
     """Move the modules of an unpacked kernel package into the root file system; the kernel's release is returned."""
     releases = sorted((unpacked / "lib/modules").iterdir())
     target = root / "usr/lib/modules"

@@ -26,7 +26,7 @@ _TRACES = (
 )
 
 
-def finish(root: Path, recipe: Recipe) -> None:
+def finish_root(root: Path, recipe: Recipe) -> None:
     """Lay our files and the recipe's into `root` and make it independent of host and day."""
     for trace in [found for pattern in _TRACES for found in root.glob(pattern)]:
         if trace.is_dir() and not trace.is_symlink():
@@ -40,12 +40,12 @@ def finish(root: Path, recipe: Recipe) -> None:
     for path, file in tree(FILES / "root"):
         _write(root / path, file.read_bytes(), 0o755 if "sbin/" in path else 0o644)
     for name in pages.SIZES:
-        _write(root / "srv/nearmetal" / name, pages.page(name))
+        _write(root / "srv/nearmetal" / name, pages.make_page(name))
     for source, destination in recipe.files:
         _write(root / destination.lstrip("/"), Path(source).read_bytes(), Path(source).stat().st_mode & 0o777)
 
 
-def age(root: Path) -> None:
+def set_ages(root: Path) -> None:
     """Set back the time of whatever is younger than tools.EPOCH."""
     for folder, folders, files in os.walk(root):
         for name in (".", *folders, *files):

@@ -24,7 +24,7 @@ from nearmetal.lab.architecture import HERE, TABLE
 from nearmetal.units import show_size
 
 from . import archive, disk, tools, unpack_layers
-from .build import finish, pack, sha256, write_manifest
+from .build import finish_image, pack_root, sha256, write_manifest
 from .image import Image, Process
 from .recipe import FILES, Recipe, check_files, check_name, hash_files
 from .store import folder_of
@@ -118,7 +118,7 @@ def check(path: Path) -> str:
 
 async def build_own(source: ImageSource, cache: Path, progress: Callable[[str], None]) -> Image:
     """The image of a source: the cached one if it is whole, else made now. BadInput, HostCannot, ToolFailed."""
-    return await finish(
+    return await finish_image(
         folder_of(source.name, source.key, cache), partial(_make_in, source=source, progress=progress), progress
     )
 
@@ -152,8 +152,8 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
         progress(f"left out, since machines have their own: device nodes {names}{others}")
     process = _name_user(process, told["users"], source)
     progress("writing the root file system")
-    await pack(image)
-    await disk.make(image.root, image.disk)
+    await pack_root(image)
+    await disk.make_disk(image.root, image.disk)
     for part in ("vmlinux", "initrd"):
         try:
             os.link(source.lab.folder / part, folder / part)  # one file with two names; nobody writes to either

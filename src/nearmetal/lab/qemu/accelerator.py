@@ -111,7 +111,7 @@ async def boot_guest(
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
     name = await _name(accel, machine, program, site)
     words = [f"console={HERE.console}", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
-    parts, power = await transfer.parts(image, site), await least_privilege.find_privilege(program, accel, site)
+    parts, power = await transfer.place_parts(image, site), await least_privilege.find_privilege(program, accel, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--open", parts.kernel, "--", "sh", "-c", _BOOT, "boot", initrd),
@@ -123,7 +123,9 @@ async def boot_guest(
     ]
     try:
         # A later archive's file replaces an earlier one's.
-        await transfer.initrd(parts.initrd, newc.archive([newc.regular("init", _INIT.encode(), 0o755)]), initrd, site)
+        await transfer.write_initrd(
+            parts.initrd, newc.archive([newc.regular("init", _INIT.encode(), 0o755)]), initrd, site
+        )
         await must(site, "chown", "--", power.owner(initrd), initrd)
         begun = time.monotonic()
         ended = await site.exec(argv, timeout=limit)

@@ -173,7 +173,7 @@ def _read_banner(elf: bytes, file: Path) -> re.Match[bytes]:
 
 def _unpack(found: _Found) -> bytes:
     try:
-        return found.content if found.is_elf else kernel.vmlinux(found.content, str(found.file))
+        return found.content if found.is_elf else kernel.find_vmlinux(found.content, str(found.file))
     except ToolFailed as error:
         remedy = f"name a Linux kernel for {X86_64.title}: vmlinuz or vmlinux"
         raise HostCannot(error.what, str(found.file), remedy) from None
@@ -208,7 +208,7 @@ def _write(found: _Found, tree: Tree, elf: bytes, image: Image, work: Path) -> N
     is_entered = any(note in elf for note in _PVH)
     (work / "vmlinux").write_bytes(elf if is_entered else found.content)
     wanted = _leave_known(Modules.of_recipe(), tree)
-    files = {"modules.json": (modules.listed(tree, wanted, f"/{_PLACE}"), 0o644)}
+    files = {"modules.json": (modules.list_modules(tree, wanted, f"/{_PLACE}"), 0o644)}
     if found.modules is not None:
         for name in tree.ordered(wanted.early):
             files[f"{_PLACE}/{tree.files[name]}"] = (_read_module(found.modules, tree.files[name]), 0o644)
@@ -259,7 +259,7 @@ def _read_module(folder: Path, path: str) -> bytes:
             content = gzip.decompress(content)
         case "zst":
             content = kernel.decompress_by("zstd", content, str(file))
-    return modules.unsigned(content)
+    return modules.strip_signature(content)
 
 
 def _find_module(folder: Path, path: str) -> tuple[Path, str]:

@@ -36,7 +36,7 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
         site.exec(["test", "-c", "/dev/net/tun"]),
         programs(site, _TOOLS if machine.vmm else {arguments.PROGRAM: HERE.qemu_package, **_TOOLS}),
         memory(site, "MemAvailable"),
-        layout.usable(machine, site),
+        layout.find_usable(machine, site),
     )
     found = [
         rootless.find_root(user.decode().strip(), "machines cannot be made"),

@@ -95,7 +95,7 @@ async def _make(guest: GuestSpec, parts: Parts, keys: LabKeys, unfinished: Snaps
     initrd = unfinished.folder / arguments.INITRD
     try:
         await must(site, *arguments.build_disk_command("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
-        await transfer.initrd(
+        await transfer.write_initrd(
             parts.initrd, seed_archive(make_seed(keys, _NAME, True, identity.LISTEN)), str(initrd), site
         )
         await files.hand_folder_over(str(unfinished.folder), guest, guest.privilege.owner(_NAME), site)
