@@ -105,7 +105,7 @@ async def stands_and_dies(server: Machine) -> None:
     host = await hosts.survey_host(server)
     cpusets = await hosts.read_cpusets(server, server.probe, [1])
     assert "Linux 6.1" in cpusets.unfit and "forgets which CPUs a task asked for" in cpusets.unfit
-    wanted = tiers.at_once(host, hosts.choose_cpus("1", host), cpusets, server.probe, required=False)
+    wanted = tiers.list_changes(host, hosts.choose_cpus("1", host), cpusets, server.probe, required=False)
     await standing.isolate_cpus(wanted, server, path)
     states = {one.change.kind: one.state for one in await standing.list_standing(server, path)}
     assert states["sysctl"] == "holds"

@@ -252,7 +252,7 @@ def no_insides(monkeypatch: pytest.MonkeyPatch) -> None:
     async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
         return []
 
-    monkeypatch.setattr(vmware, "found_inside", found_inside)
+    monkeypatch.setattr(vmware, "check_inside", found_inside)
 
 
 async def lacking(there: Vcenter, folder: Path, spec: MachineSpec = SPEC, **more: Any) -> list[Finding]:

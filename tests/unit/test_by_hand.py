@@ -23,7 +23,7 @@ from nearmetal.by_hand.machine_request import choose_cpuset, parse_request, refu
 from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.cpus.limits import limits_found
+from nearmetal.lab.cpus.limits import check_limits
 from nearmetal.lab.image import Recipe, store
 from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import registry
@@ -220,7 +220,7 @@ async def test_as_many_cpus_as_it_can_be_given_are_enough(
     monkeypatch: pytest.MonkeyPatch, kernel: str, vcpus: int, ok: bool
 ) -> None:
     async def check(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        return (await limits_found(machine, site))[:1]
+        return (await check_limits(machine, site))[:1]
 
     async def open_keeping(name: str) -> Site:
         return KeepingFree()

@@ -37,8 +37,8 @@ def path() -> Path:
 
 async def changes(box: Commands, strict: bool = False, boot: bool = False) -> list[Change]:
     host = await hosts.survey_host(box)
-    first = [tiers.by_boot_loader([1])] if boot else []
-    return [*first, *tiers.at_once(host, [1], await hosts.read_cpusets(box, PROBE, [1]), PROBE, strict)]
+    first = [tiers.make_boot_change([1])] if boot else []
+    return [*first, *tiers.list_changes(host, [1], await hosts.read_cpusets(box, PROBE, [1]), PROBE, strict)]
 
 
 def cpus(*siblings: tuple[int, ...]) -> Host:
@@ -102,7 +102,7 @@ async def test_each_change_is_told_in_words(box: Pretended) -> None:
     host = await hosts.survey_host(box)
     there = await hosts.find_bystanders(box, PROBE, [1])
     cpusets = await hosts.read_cpusets(box, PROBE, [1])
-    words = [tiers.in_words(one, host, there, cpusets) for one in await changes(box, boot=True)]
+    words = [tiers.describe_change(one, host, there, cpusets) for one in await changes(box, boot=True)]
     assert words[0].startswith("the boot loader adds isolcpus=1 nohz_full=1 rcu_nocbs=1")
     assert words[1].startswith("kernel.timer_migration from 1 to 0")
     assert "to performance" in words[-3] and "ignore_ce: to 1" in words[-2]
@@ -144,7 +144,7 @@ async def test_a_boot_takes_along_all_but_what_the_boot_loader_was_told(box: Pre
     assert [one.change.kind for one in await standing.list_standing(box, path)] == ["boot"]
 
     with pytest.raises(HostCannot, match="isolated already"):
-        await standing.isolate_cpus([tiers.by_boot_loader([0])], box, path)
+        await standing.isolate_cpus([tiers.make_boot_change([0])], box, path)
     assert (await standing.isolate_cpus(await changes(box, boot=True), box, path)).refused == ()
     assert standing.isolated_cpus(await standing.held_changes(box, path)) == "1"
     assert {one.state for one in await standing.list_standing(box, path)} == {"holds"}
@@ -189,7 +189,7 @@ async def test_what_is_refused_after_a_boot_leaves_what_the_boot_loader_was_told
 
 
 async def test_off_does_not_boot_a_host_again(box: Pretended, path: Path) -> None:
-    await standing.isolate_cpus([tiers.by_boot_loader([1])], box, path)
+    await standing.isolate_cpus([tiers.make_boot_change([1])], box, path)
     box.files["/proc/cmdline"] = "quiet isolcpus=1 nohz_full=1 rcu_nocbs=1\n"
     assert [one.outcome for one in await standing.release_cpus(box, path)] == ["restored"]
 
@@ -258,10 +258,10 @@ async def test_where_a_cpuset_is_fit_programs_are_moved_by_it(box: Pretended, pa
     assert (cpuset.kind, bystanders.kind) == ("cpuset", "bystanders")
     host, there = await hosts.survey_host(box), await hosts.find_bystanders(box, PROBE, [1])
     cpusets = await hosts.read_cpusets(box, PROBE, [1])
-    assert tiers.in_words(cpuset, host, there, cpusets) == (
+    assert tiers.describe_change(cpuset, host, there, cpusets) == (
         "1 threads of programs go to a control group without CPU 1, which 1 other control groups lose"
     )
-    assert tiers.in_words(bystanders, host, there, cpusets).startswith("1 threads and 1 interrupt lines")
+    assert tiers.describe_change(bystanders, host, there, cpusets).startswith("1 threads and 1 interrupt lines")
     await standing.isolate_cpus(await changes(box), box, path)
     assert set(box.tasks.values()) == {"0"}
     held = await standing.held_changes(box, path)

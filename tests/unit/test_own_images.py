@@ -42,7 +42,7 @@ def test_a_name_of_ours_has_neither_slash_nor_colon(image: str, is_own: bool) ->
 
 def test_a_machine_of_the_hosts_is_made_of_ours_alone() -> None:
     with pytest.raises(HostCannot, match="machines of this kind are made of nothing else"):
-        machine.image("debian:12")
+        machine.find_image("debian:12")
 
 
 # ── Disks ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -59,7 +59,7 @@ class _IsolationPlan:
         return standing.isolated_cpus(self.held)
 
     def in_words(self, change: Change) -> str:
-        return tiers.in_words(change, self.host, self.there, self.cpusets)
+        return tiers.describe_change(change, self.host, self.there, self.cpusets)
 
 
 async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
@@ -72,7 +72,7 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
         cpusets=await hosts.read_cpusets(site, site.probe, wanted),
         held=await standing.held_changes(site, standing.ledger_path()),
     )
-    changes = [] if planned.stands else tiers.at_once(host, wanted, planned.cpusets, site.probe, required=False)
+    changes = [] if planned.stands else tiers.list_changes(host, wanted, planned.cpusets, site.probe, required=False)
     if as_json:
         print_json(_make_document(planned, changes))
     elif planned.stands:
@@ -93,7 +93,7 @@ def _make_document(planned: _IsolationPlan, changes: Sequence[Change]) -> Isolat
         nohz_full=host.nohz_full,
         changes=tuple(PlannedChange(kind=one.kind, target=one.target, words=planned.in_words(one)) for one in changes),
         way=None if planned.stands else _make_way(planned.cpusets),
-        boot=Boot(arguments=tiers.by_boot_loader(planned.wanted).after, grub=host.can_tell_grub),
+        boot=Boot(arguments=tiers.make_boot_change(planned.wanted).after, grub=host.can_tell_grub),
         movable=planned.there.movable,
         fixed=planned.there.fixed,
         notes=tuple(tiers.list_notes(host, planned.wanted)),
@@ -115,7 +115,7 @@ def _say_planned(planned: _IsolationPlan, changes: Sequence[Change]) -> None:
         console.print(f"  {planned.in_words(change)}", soft_wrap=True)
     console.print(tiers.describe_way(planned.cpusets), soft_wrap=True)
     console.print("\nwith --boot, and after the next boot of this host:")
-    console.print(f"  {planned.in_words(tiers.by_boot_loader(planned.wanted))}", soft_wrap=True)
+    console.print(f"  {planned.in_words(tiers.make_boot_change(planned.wanted))}", soft_wrap=True)
     if not planned.host.can_tell_grub:
         console.print("  this host has no update-grub: set these arguments by hand in its boot loader")
     if planned.held:
@@ -146,7 +146,7 @@ async def _isolate_on_site(site: LocalSite, cpus: str | None, boot: bool, strict
     wanted = hosts.choose_cpus(cpus, host)
     must_be_root()
     cpusets = await hosts.read_cpusets(site, site.probe, wanted)
-    changes = tiers.at_once(host, wanted, cpusets, site.probe, strict)
+    changes = tiers.list_changes(host, wanted, cpusets, site.probe, strict)
     if boot:
         changes.insert(0, _told_to_grub(host, wanted))
     with measuring():
@@ -183,7 +183,7 @@ def _say_applied(wanted: Iterable[int], cpusets: Cpusets, warnings: Sequence[str
 
 
 def _told_to_grub(host: Host, wanted: tuple[int, ...]) -> Change:
-    change = tiers.by_boot_loader(wanted)
+    change = tiers.make_boot_change(wanted)
     if not host.can_tell_grub:
         remedy = f"leave out --boot, and set by hand in its boot loader: {change.after}"
         raise HostCannot("this host has no update-grub, by which kernel arguments are set", "--boot", remedy)

@@ -56,7 +56,7 @@ async def _prove_on_site(site: LocalSite, cpus: str | None, rounds: int, seconds
                 f"prove CPU {stands}, or first: nearmetal isolate off" if stands else "first: nearmetal isolate off",
             )
         cpusets = await hosts.read_cpusets(site, site.probe, wanted)
-        changes = tiers.at_once(host, wanted, cpusets, site.probe, required=False)
+        changes = tiers.list_changes(host, wanted, cpusets, site.probe, required=False)
         try:
             pairs = await proving.run_rounds(
                 rounds, partial(hear_cpu, cpu), _isolate_while_hearing(changes, site, hear_isolated)

@@ -23,7 +23,7 @@ from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.architecture import pc_alone
-from nearmetal.lab.findings import find_manager_there, finding, programs
+from nearmetal.lab.findings import check_programs, find_manager_there, finding
 from nearmetal.lab.image import transfer
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.keys import lab_keys
@@ -71,7 +71,7 @@ class OwnDomains:
         options = Options.model_validate(dict(spec.options))
         found = [
             rootless.find_root_of_host("0", "putting a domain on the switch takes root", site),
-            *await programs(site, {virsh.PROGRAM: "libvirt-clients"}),
+            *await check_programs(site, {virsh.PROGRAM: "libvirt-clients"}),
             finding(
                 "a domain that is there already",
                 spec.provision != "reuse",
@@ -79,7 +79,7 @@ class OwnDomains:
                 'name one of yours: domain = "…"; or leave provision = "reuse" out',
             ),
             pc_alone("a domain that nearmetal makes", True, 'name one of yours: domain = "…"; or use kind = "qemu"'),
-            lab_machine.image_found(machine.image),
+            lab_machine.check_image(machine.image),
             finding(
                 "a quota",
                 machine.quota is None,
@@ -102,12 +102,12 @@ class OwnDomains:
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
         connection = options.connect(site)
-        parts = await transfer.place_parts(lab_machine.image(order.spec.image), site)
+        parts = await transfer.place_parts(lab_machine.find_image(order.spec.image), site)
         guest = await guest_order.order_guest(order.name, order.spec, options.machine, parts, order.port, site)
-        folder, identity = lab_machine.folder(order.name, site), str(uuid.uuid4())
+        folder, identity = lab_machine.name_folder(order.name, site), str(uuid.uuid4())
         # The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more.
         tap = f"nm-{hashlib.sha256(order.name.encode()).hexdigest()[:12]}"
-        handle = lab_machine.handle_of(
+        handle = lab_machine.make_handle(
             "libvirt",
             order,
             site,
@@ -137,7 +137,7 @@ class OwnDomains:
         except NotProvisioned as error:
             raise _make_refusal(error.what, order) from None
         if order.port:
-            await network.plug_moved(order.port, tap, site)
+            await network.move_tap(order.port, tap, site)
         hardware, first, data = await _find_started(connection, order.name, guest.accel, folder, site)
         await connection.run("resume", order.name)
         whole = handle.knowing(
@@ -191,7 +191,7 @@ class DomainMachine(guests.QemuMachine):
             return Cost(cpu_seconds=seconds, memory_bytes=None)
         try:
             assert self._group is not None
-            of_group = await cgroup.cost(self._group, self.site)
+            of_group = await cgroup.read_group_cost(self._group, self.site)
         except HostCannot:
             await self._first.require(self.site, self.name)
             raise
@@ -263,7 +263,7 @@ async def _find_started(
     first = await FirstProcess.of(pid, site)
     if first is None:
         raise NotProvisioned("its QEMU has ended at once", name)
-    group = groups.find_domain_group(await cgroup.of_process(pid, site))
+    group = groups.find_domain_group(await cgroup.find_group(pid, site))
     data = {
         **await monitor.forwarded(),
         "group": asdict(group),

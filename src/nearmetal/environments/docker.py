@@ -28,10 +28,10 @@ from nearmetal.lab.containers.container import Container
 from nearmetal.lab.containers.engine import bury_engine, is_own
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
+from nearmetal.lab.findings import check_cpus, check_programs, check_provided, describe_place, finding
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
-from nearmetal.lab.machines.shared_kernel import isolation_found
+from nearmetal.lab.machines.shared_kernel import check_isolation
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.model import (
@@ -116,13 +116,13 @@ class DockerEnvironment:
         return [
             *await self._check_engine(spec.options, machine, site),
             *self._check_power(user, machine, site),
-            *await programs(site, await self._list_tools(machine, site)),
-            provided("probe", probe.path),
-            *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
+            *await check_programs(site, await self._list_tools(machine, site)),
+            check_provided("probe", probe.path),
+            *([] if machine.brings_image else [lab_machine.check_image(machine.image)]),
             *await self._check_image(spec.options, machine, site),
-            enough_cpus(machine.vcpus, len(await layout.find_usable(machine, site))),
-            *await isolation_found(machine, site),
-            *await shares.findings(machine, site),
+            check_cpus(machine.vcpus, len(await layout.find_usable(machine, site))),
+            *await check_isolation(machine, site),
+            *await shares.check_share(machine, site),
         ]
 
     def _check_power(self, user: str, machine: MachineSpec, site: Site) -> list[Finding]:
@@ -148,8 +148,8 @@ class DockerEnvironment:
 
     async def _engine_lacking(self, error: HostCannot, site: Site) -> Finding:
         """Not installed, or not running."""
-        found = Finding(what=self.brand.called, ok=False, detail=placed(error), remedy=error.remedy)
-        (server,) = await programs(site, {self.brand.server: self.brand.package})
+        found = Finding(what=self.brand.called, ok=False, detail=describe_place(error), remedy=error.remedy)
+        (server,) = await check_programs(site, {self.brand.server: self.brand.package})
         if server.ok:
             return found
         remedies = dict.fromkeys((server.remedy, error.remedy))
@@ -236,7 +236,7 @@ class DockerEnvironment:
         mode = order.spec.network if order.port else networks.STRAIGHT
         has_keeper = order.port and (sandboxed or mode != networks.STRAIGHT)
         keeper = container_config.name_keeper(order.name) if has_keeper else None
-        handle = lab_machine.handle_of(
+        handle = lab_machine.make_handle(
             self.kind, order, site, engine=engine.address, sandboxed=sandboxed, keeper=keeper
         )
         ledger.creating(handle)
@@ -245,7 +245,7 @@ class DockerEnvironment:
             group, kept, net = None, None, container_config.NO_NETWORK
             if self.is_rootless(site):
                 # What stands for a group that only root can make, with the file that it names.
-                group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
+                group = await cgroup.create_group(order.name, order.spec, order.cpus, site, limit_memory=True)
                 await must(site, "install", "-D", "--mode=600", "/dev/null", group.spent)
             if keeper:
                 kept, id = await self._keep_network(engine, order, tag, site, group)
@@ -332,7 +332,7 @@ class DockerEnvironment:
         if spec.brings_image:
             return container_image.provide_image(client, spec.image, self.brand.client)
         with self._importing:
-            return copies.provide_copy(client, lab_machine.image(spec.image))
+            return copies.provide_copy(client, lab_machine.find_image(spec.image))
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
         made = SandboxedContainer if handle.data.get("sandboxed") else Container
@@ -359,7 +359,7 @@ class DockerEnvironment:
             options = ["--interactive", *(["--tty"] if terminal else [])]
             return [
                 *(self.brand.client, *self.brand.to_engine, address, "exec", *options, handle.data["container"]),
-                *lab_machine.launch(probe.INSIDE, argv, env, *container_config.build_place(handle)),
+                *lab_machine.build_words(probe.INSIDE, argv, env, *container_config.build_place(handle)),
             ]
 
         return Door(build_command, leaves="hidden" if handle.data.get("sandboxed") else "seen")
@@ -376,7 +376,7 @@ class DockerEnvironment:
             await self._remove_containers(handle.data["engine"], name, site)
         await network.unplug(handle.port, site)
         # What was captured outside of it.
-        await must(site, "rm", "-rf", "--", lab_machine.folder(handle.name, site))
+        await must(site, "rm", "-rf", "--", lab_machine.name_folder(handle.name, site))
 
     async def _remove_containers(self, address: str, name: str, site: Site) -> None:
         """The containers of an engine of our own died with it, and need none that answers."""

@@ -117,15 +117,17 @@ class QemuEnvironment:
         """
         if machine.brings_image:
             return
-        image = lab_machine.image(machine.image)
+        image = lab_machine.find_image(machine.image)
         parts = await _place_parts(image, machine, site)
         if spec.provision == "restore":
-            guest = await _guest("", machine, _choose_board(spec.options, machine), parts, network.port("", 1), site)
+            guest = await _guest(
+                "", machine, _choose_board(spec.options, machine), parts, network.make_port("", 1), site
+            )
             await _provide_snapshot(guest, image, parts, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         board = _choose_board(order.options, order.spec)
-        image = None if order.spec.brings_image else lab_machine.image(order.spec.image)
+        image = None if order.spec.brings_image else lab_machine.find_image(order.spec.image)
         if image is None:
             parts = await own_disk.find_parts(order.spec.image, site)
         else:
@@ -142,13 +144,15 @@ class QemuEnvironment:
             return await self._start(order, start, site, ledger)
 
     async def _start(self, order: Order, start: "_GuestStart", site: Site, ledger: Recorder) -> Handle:
-        folder = lab_machine.folder(order.name, site)
-        handle = lab_machine.handle_of(
+        folder = lab_machine.name_folder(order.name, site)
+        handle = lab_machine.make_handle(
             self.kind,
             order,
             site,
             MachineImage(
-                name=(own_disk.describe_image if order.spec.brings_image else lab_machine.described)(order.spec.image),
+                name=(own_disk.describe_image if order.spec.brings_image else lab_machine.describe_image)(
+                    order.spec.image
+                ),
                 brings_kernel=not start.guest.kernel,
                 snapshot=start.snapshot.name if start.snapshot else None,
             ),
@@ -191,7 +195,7 @@ class QemuEnvironment:
         if saved:
             secret = lab_keys(Paths.default().state).agent_of(order.name)
             await identity.tell_identity(order.name, secret, order.port, site, folder, ended)
-        quota = await cgroup.quota(group, site)
+        quota = await cgroup.read_quota(group, site)
         found = {"pinned": pinned, "quota": quota, "monitoring": monitoring, "kernel": start.parts.banner or None}
         return hardware.model_copy(update=found), ports
 
@@ -220,7 +224,7 @@ class QemuEnvironment:
         for machine in self._attached.pop(handle.name, ()):
             await machine.close()
         # Whatever is in the machine's control group is ours, whatever process ids have been given to others since.
-        await cgroup.remove(handle.name, site)
+        await cgroup.remove_group(handle.name, site)
         running = self._monitors.pop(handle.name, None)
         if running:
             # One that ended with its connection cannot tell.
@@ -318,7 +322,7 @@ async def _prepare(order: Order, start: _GuestStart, folder: str, keys: LabKeys,
     """All that QEMU is started with, made at the same time."""
     kind, made_of = start.guest.disk_format, start.parts.disk_format
     disk = arguments.build_disk_command(kind, start.disk, made_of, f"{folder}/{arguments.name_disk(kind)}")
-    group = asyncio.create_task(cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=False))
+    group = asyncio.create_task(cgroup.create_group(order.name, order.spec, order.cpus, site, limit_memory=False))
     steps: list[Awaitable[object]] = [
         group,
         must(site, *disk, timeout=LIMITS.boot),

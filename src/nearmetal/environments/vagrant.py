@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, IPvAnyAddress, StrictBool, model_validator
 
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, found_inside, permitted
-from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, check_inside, check_permitted
+from nearmetal.lab.findings import check_programs, finding
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import MachineStatus
 from nearmetal.lab.vagrant.project import Project, VagrantError
@@ -98,9 +98,9 @@ class VagrantEnvironment:
                 "Vagrantfiles and the keys of their machines are used where nearmetal runs",
                 "leave machine.host out",
             ),
-            *await programs(site, {project.PROGRAM: _PACKAGES}),
+            *await check_programs(site, {project.PROGRAM: _PACKAGES}),
             _check_vagrantfile(options),
-            *permitted(spec.provision, machine),
+            *check_permitted(spec.provision, machine),
         ]
         if all(one.ok for one in found):
             found += await _check_usable(options, spec.provision or "boot", machine, site)
@@ -246,7 +246,7 @@ async def _check_usable(options: Options, provision: Provision, machine: Machine
         name, known = choose_machine(await place.machines(), options)
         _ready_for(provision, name, known)
         if known.state == _RUNS:
-            inside = await found_inside(await _way(name, options, place), machine)
+            inside = await check_inside(await _way(name, options, place), machine)
     except (HostCannot, ToolFailed) as error:
         return [Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)]
     return [Finding(what=what, ok=True, detail=f"{name} ({known.provider}): {known.state}"), *inside]

@@ -14,8 +14,8 @@ from pydantic import Field, IPvAnyAddress, StrictBool, field_validator, model_va
 
 from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
 from nearmetal.installing import describe_install
-from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, found_inside, permitted
-from nearmetal.lab.findings import finding, provided
+from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, check_inside, check_permitted
+from nearmetal.lab.findings import check_provided, finding
 from nearmetal.lab.ssh import login as ssh_login
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware import vmware_machine as machines
@@ -157,13 +157,15 @@ class VmwareEnvironment:
         options = Options.model_validate(dict(spec.options))
         provision = spec.provision or self.provisions[0]
         found = [
-            provided("pyVmomi", _must_be_importable),
+            check_provided("pyVmomi", _must_be_importable),
             finding("this host", site.spec is None, "vSphere is spoken to from here", "leave machine.host out"),
-            provided("a password", options.account.password),
-            provided("a way to log in", lambda: ssh_login.refuse_unusable(options.make_way("192.0.2.1"), "the guest")),
+            check_provided("a password", options.account.password),
+            check_provided(
+                "a way to log in", lambda: ssh_login.refuse_unusable(options.make_way("192.0.2.1"), "the guest")
+            ),
             *machines.check_wishes(machine),
             # One that is started for the study is ours to boot again.
-            *permitted("restart" if provision == "boot" else provision, machine),
+            *check_permitted("restart" if provision == "boot" else provision, machine),
         ]
         if all(one.ok for one in found):
             found += await _looked_at(self._open_api(options.account), options, machine, provision)
@@ -253,7 +255,7 @@ async def _looked_at(api: Vsphere, options: Options, spec: MachineSpec, provisio
     ]
     address = str(options.address) if options.address else machines.choose_address(seen.addresses)
     if seen.power == "on" and address is not None and all(one.ok for one in found):
-        found += await found_inside(options.make_way(address), spec)
+        found += await check_inside(options.make_way(address), spec)
     return found
 
 

@@ -21,7 +21,7 @@ _WHY = {
 }
 
 
-def at_once(host: Host, cpus: Sequence[int], cpusets: Cpusets, probe: str, required: bool) -> list[Change]:
+def list_changes(host: Host, cpus: Sequence[int], cpusets: Cpusets, probe: str, required: bool) -> list[Change]:
     """Knobs, governors, and last everybody who may run there: what takes no reboot. `required`: or nothing at all.
 
     People's programs by a cpuset where that is fit for it; by their affinities all others who may still run there.
@@ -42,13 +42,13 @@ def at_once(host: Host, cpus: Sequence[int], cpusets: Cpusets, probe: str, requi
     ]
 
 
-def by_boot_loader(cpus: Sequence[int]) -> Change:
+def make_boot_change(cpus: Sequence[int]) -> Change:
     """A file of our own in /etc/default/grub.d; the user's lines are not edited."""
     arguments = " ".join(kernel_arguments(cpu_lists.show(cpus)))
     return Change(on=ON, kind="boot", target="kernel arguments", after=arguments)
 
 
-def in_words(change: Change, host: Host, there: Bystanders, cpusets: Cpusets) -> str:
+def describe_change(change: Change, host: Host, there: Bystanders, cpusets: Cpusets) -> str:
     cpus = change.target.split()[-1]
     match change.kind:
         case "sysctl":

@@ -14,7 +14,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.lab.changes.ledger import Ledger, OfAnotherHost, ledgers_folder, outstanding, ownerless, standing_folder
 from nearmetal.lab.commands import orphans
-from nearmetal.lab.findings import placed
+from nearmetal.lab.findings import describe_place
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.lock import wait_for_dead_run
 from nearmetal.lab.qemu import accelerator, snapshot
@@ -111,7 +111,7 @@ async def _find_unknown(name: str, open_site: Sites, known: Set[str]) -> tuple[s
         site = await open_site(name)
         lines = (await must(site, "sh", "-c", _LIST_OURS)).decode().splitlines()
     except NearmetalError as error:
-        return (f"host {name}: {placed(error)}",)
+        return (f"host {name}: {describe_place(error)}",)
     ours = [line for line in lines if (token := _TOKEN.search(line)) and token[1] not in known]
     why = "in no ledger of this host: another's, or its ledger is lost"
     return tuple(f"{line} on {name} ({why})" for line in ours)
@@ -133,7 +133,7 @@ async def _replay(path: Path, say: Say) -> CleanOutput:
             return CleanOutput(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
         with closing(ledger):
             async with meanwhile(say, partial(_still, ledger)):
-                await orphans.settled(path.stem)
+                await orphans.wait_settled(path.stem)
                 ledger.settle_other_boots(LocalSite().boot_id)
                 return await _undo(path.stem, ledger)
     except OSError as error:

@@ -54,7 +54,7 @@ _held: WeakKeyDictionary[AbstractEventLoop, dict[tuple[str, str], SiteRunning]] 
 """By a host's boot_id and name. Connections are of one loop."""
 
 
-async def hold(site: Site) -> None:
+async def hold_host(site: Site) -> None:
     """Have the lock until the connection to the site ends. Idempotent; HostCannot with who has it.
 
     Our own run may have it already: by another name of the host, or since it runs there.
@@ -79,7 +79,7 @@ async def hold_all(names: Iterable[str], open_site: Callable[[str], Awaitable[Si
     ordered = sorted(names)
     sites = await asyncio.gather(*(_reach(name, open_site) for name in ordered))
     for site in filter(None, sites):
-        await hold(site)
+        await hold_host(site)
 
 
 async def _reach(name: str, open_site: Callable[[str], Awaitable[Site]]) -> Site | None:
@@ -132,7 +132,7 @@ def _share(descriptor: int) -> bool:
     return False
 
 
-async def found(site: Site) -> Finding:
+async def check_holder(site: Site) -> Finding:
     holder = ""
     if not await _is_held(site):
         holder = (await site.exec(["sh", "-c", _LOOK, "look", FOLDER, HOLDER])).text.strip()

@@ -155,11 +155,11 @@ def require_success(argv: Sequence[str], ended: Completed) -> bytes:
     """The stdout of a command that has ended. HostCannot with what it said, if its status is not 0. Pure."""
     if ended.status != 0:
         said = ended.complaint or ended.text.strip() or f"status {ended.status}"
-        raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {last_of(said)}")
+        raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {shorten_words(said)}")
     return ended.stdout
 
 
-def last_of(said: str) -> str:
+def shorten_words(said: str) -> str:
     """The end of what a program said, in whole words. Pure."""
     if len(said) <= _SAID:
         return said
@@ -174,7 +174,7 @@ async def available_cpus(commands: Commands) -> list[int]:
     return [cpu for cpu in cpu_lists.parse(allowed.partition(":")[2]) if cpu in on]
 
 
-async def memory(commands: Commands, name: str) -> int:
+async def read_memory(commands: Commands, name: str) -> int:
     """Bytes, as the kernel there counts them by a name of /proc/meminfo: "MemTotal", "MemAvailable"."""
     lines = (await must(commands, "cat", "/proc/meminfo")).decode().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))

@@ -88,7 +88,7 @@ async def _read_site(
 ) -> dict[str, tuple[GroupLimits | None, Readback | None]]:
     pids = await asyncio.gather(*(placement.list_processes(one.handle, site) for one in placed))
     threads = await placement.read_threads(pids, site)
-    limits = await cgroup_limits.limits([one.groups for one in threads], site)
+    limits = await cgroup_limits.read_limits([one.groups for one in threads], site)
     return {
         one.handle.name: (limit if its else None, placement.judge_threads(told, one.handle, one.cpuset, one.kept))
         for one, its, told, limit in zip(placed, pids, threads, limits, strict=True)

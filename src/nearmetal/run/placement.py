@@ -70,7 +70,7 @@ async def list_processes(handle: Handle, site: Site) -> list[int]:
         case ProcessId():
             return [handle.life.pid]
         case ControlGroup():
-            return await cgroup.processes(handle.life, site)
+            return await cgroup.list_processes(handle.life, site)
         case None:
             return []
 

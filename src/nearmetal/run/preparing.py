@@ -49,7 +49,7 @@ def find_images(resolved: Iterable[Resolved]) -> dict[str, Image]:
     found = {}
     for name in sorted(names):
         with suppress(HostCannot):  # the user's own, or of no machine of ours
-            found[name] = lab_machine.image(name)
+            found[name] = lab_machine.find_image(name)
     return found
 
 

@@ -56,7 +56,7 @@ def commit_of(file: Path) -> str | None:
 def _of_the_image(study: Study) -> Mapping[str, str]:
     """What runs in the machines; nothing where no machine of ours needs an image."""
     try:
-        image = lab_machine.image(study.machine.image)
+        image = lab_machine.find_image(study.machine.image)
     except HostCannot:
         return {}
     packages = image.manifest["packages"]

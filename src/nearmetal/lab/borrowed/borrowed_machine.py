@@ -88,7 +88,7 @@ class Borrowing:
         noted = handle.knowing(
             role=order.role,
             image=MachineImage(name="none of ours: its own programs"),
-            shared=await measured(there),
+            shared=await find_measured(there),
             data={"spec": order.spec.model_dump(mode="json"), "cpus": cpus},
         )
         ledger.creating(noted)
@@ -111,8 +111,8 @@ class Borrowing:
     async def confine(self, handle: Handle, there: Site) -> ControlGroup:
         """A control group for a machine's programs, which goes with the connection, and they with it."""
         name, spec = handle.name, MachineSpec.from_json(handle.data["spec"])
-        group = await cgroup.create(name, spec, handle.data["cpus"], there, limit_memory=True)
-        pipe = scratch.path(name, "/run", "watch")
+        group = await cgroup.create_group(name, spec, handle.data["cpus"], there, limit_memory=True)
+        pipe = scratch.name_scratch(name, "/run", "watch")
         watchman = await there.spawn(["sh", "-c", _WATCH, "watch", pipe, cgroup.REMOVE, *group.folders])
         self._watchmen[name] = watchman
         if await watchman.first_line(LIMITS.command) != b"watching":
@@ -123,8 +123,8 @@ class Borrowing:
     async def give_back(self, name: str, there: Site) -> None:
         """What was made there goes; the machine stays. Idempotent."""
         self.let_go(name)
-        await cgroup.remove(name, there)
-        await scratch.remove(name, there)
+        await cgroup.remove_group(name, there)
+        await scratch.remove_scratch(name, there)
         if watchman := self._watchmen.pop(name, None):
             with contextlib.suppress(MachineLost):
                 await watchman.stop()
@@ -173,7 +173,7 @@ class BorrowedMachine(SshCommands):
             raise NotProvisioned(f"what runs on it cannot be confined: {said}", self.name) from None
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        return lab_machine.launch_on(self.there, argv, env)
+        return lab_machine.build_launch(self.there, argv, env)
 
     async def reboot(self) -> None:
         with contextlib.suppress(MachineLost, TimedOut):
@@ -188,7 +188,7 @@ class BorrowedMachine(SshCommands):
             raise NotProvisioned(f"it did not come back within {BOOT:g} s", self.name) from None
         self.close()
         self.boot_id = self.there.boot_id
-        await host_lock.hold(self.there)
+        await host_lock.hold_host(self.there)
         self._group = await self._borrowing.confine(self._handle, self.there)
         await self.connect()
 
@@ -203,7 +203,7 @@ class BorrowedMachine(SshCommands):
     async def cost(self) -> Cost | None:
         self.must_be_connected()
         try:
-            return await cgroup.cost(self._group, self.there)
+            return await cgroup.read_group_cost(self._group, self.there)
         except HostCannot:
             raise self.lost() from None
 
@@ -213,7 +213,7 @@ class BorrowedMachine(SshCommands):
             self._connection.abort()
 
 
-async def answered(there: Site, within: float) -> None:
+async def wait_answer(there: Site, within: float) -> None:
     """Return when it answers. NotProvisioned when it does not in time."""
     loop = asyncio.get_running_loop()
     until = loop.time() + within
@@ -227,7 +227,7 @@ async def answered(there: Site, within: float) -> None:
         await asyncio.sleep(_PAUSE)
 
 
-async def measured(there: Site) -> SharedNetwork:
+async def find_measured(there: Site) -> SharedNetwork:
     """Its place in its own network: where it is measured. HostCannot, with what helps, when that is not known."""
     remedy = 'name one that its clients reach: data = "192.168.7.2"'
     try:
@@ -235,17 +235,17 @@ async def measured(there: Site) -> SharedNetwork:
     except ValueError:
         detail = "SSH goes by way of another host, so its own address is not known"
         raise HostCannot(detail, there.name, remedy) from None
-    found = await network.holding(str(there.underlay), there)
+    found = await network.find_interface(str(there.underlay), there)
     if found is None:
         raise HostCannot(f"none of its interfaces has {there.underlay}, by which SSH reaches it", there.name, remedy)
     return found
 
 
-async def address_found(there: Site) -> Finding:
+async def check_address(there: Site) -> Finding:
     """Whether what is measured can be reached by an address of the machine's own."""
     what = "an address to measure"
     try:
-        await measured(there)
+        await find_measured(there)
     except HostCannot as error:
         return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
     return Finding(what=what, ok=True)

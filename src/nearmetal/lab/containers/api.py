@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from nearmetal.errors import MALFORMED, HostCannot, NearmetalError
-from nearmetal.lab.site import memory
+from nearmetal.lab.site import read_memory
 from nearmetal.model import Site
 
 _STDERR = 2
@@ -248,7 +248,7 @@ async def _compare_kernels(info: Mapping[str, Any], site: Site) -> str:
     release = (await site.get("/proc/sys/kernel/osrelease")).decode().strip()
     pairs = (
         ("release", info.get("KernelVersion"), release),
-        ("bytes of memory", info.get("MemTotal"), await memory(site, "MemTotal")),
+        ("bytes of memory", info.get("MemTotal"), await read_memory(site, "MemTotal")),
     )
     return ", ".join(f"{what} {there} (host: {host})" for what, there, host in pairs if there and there != host)
 

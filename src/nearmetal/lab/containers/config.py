@@ -27,7 +27,7 @@ def build_machine(
 
     `probe_there`: the probe's path on the engine's host. `group`: of a machine that can have no control group.
     """
-    own, share = network == NO_NETWORK, shares.of(order.spec)
+    own, share = network == NO_NETWORK, shares.parse_share(order.spec)
     return {
         **_holding(order.name, tag, *(group.joined if group else ())),
         # With its network namespace a container has another's name of the host.
@@ -51,7 +51,7 @@ def _limits(order: Order) -> dict[str, Any]:
     return {
         "cpuset_cpus": order.cpus or None,
         "cpu_period": cgroup.PERIOD if order.spec.quota is not None else None,
-        "cpu_quota": cgroup.microseconds(order.spec),
+        "cpu_quota": cgroup.count_microseconds(order.spec),
         "mem_limit": order.spec.memory,
         "memswap_limit": order.spec.memory,
         "pids_limit": PROCESSES,

@@ -70,7 +70,7 @@ class Container(StartedCommands, SharedKernelMachine):
         self._place = container_config.build_place(handle)
 
     async def group(self) -> ControlGroup:
-        self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
+        self._group = self._group or await cgroup.find_group(self.first.pid, self.site)
         return self._group
 
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
@@ -93,7 +93,7 @@ class Container(StartedCommands, SharedKernelMachine):
 
     def prepared(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], Signal]:
         """What the engine is told to run, and how that is signalled."""
-        return lab_machine.launch(self.probe, argv, env, *self._place), self._signal
+        return lab_machine.build_words(self.probe, argv, env, *self._place), self._signal
 
     def watched(self, abandon: Callable[[], None]) -> AbstractContextManager[None]:
         """While a command runs. Its streams end with the container, so there is nobody to tell."""

@@ -118,7 +118,7 @@ async def _running(
 
 
 async def _start(folder: Path, name: str, runtimes: Mapping[str, Path]) -> asyncio.subprocess.Process:
-    group = await cgroup.create(name, MachineSpec(), "", LocalSite(), limit_memory=False)
+    group = await cgroup.create_group(name, MachineSpec(), "", LocalSite(), limit_memory=False)
     with (folder / "log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
             *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}"),
@@ -177,7 +177,7 @@ async def _stop(daemon: asyncio.subprocess.Process) -> None:
 async def _sweep(folder: Path, name: str) -> None:
     """Kill and remove what is left of an engine, but not its data. Its mounts go with its last process."""
     site = LocalSite()
-    await cgroup.remove(name, site)
+    await cgroup.remove_group(name, site)
     groups = [*cgroup.ROOT.glob(_containers(name)), *cgroup.ROOT.glob(f"*/{_containers(name)}")]
     await site.exec(["sh", "-c", cgroup.REMOVE, "remove", *map(str, groups)])
     for leftover in (folder / _SOCKET, folder / "docker.pid"):

@@ -47,7 +47,7 @@ class KeptMachine(Frozen):
     def switch(self) -> str | None:
         """The network namespace of the lab's switch, where the machine hangs on it."""
         port = self.handle.port if self.handle else None
-        return network.namespace(port) if port else None
+        return network.name_namespace(port) if port else None
 
     async def has_keeper(self) -> bool:
         return await FirstProcess(self.keeper, self.keeper_started).is_alive(LocalSite())

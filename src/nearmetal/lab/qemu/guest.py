@@ -85,7 +85,7 @@ class Guest(ReachedMachine):
             site=site,
             owned=True,
             address=port.address if port else "",
-            peer=network.peer(port),
+            peer=network.name_peer(port),
             **reach,
         )
         self.accel = hardware.accel
@@ -222,7 +222,7 @@ class Guest(ReachedMachine):
             if self._process:
                 return Cost(cpu_seconds=await self._process.read_cpu_time(self.site), memory_bytes=None)
             assert self._group is not None
-            return await cgroup.cost(self._group, self.site)
+            return await cgroup.read_group_cost(self._group, self.site)
         except HostCannot:
             if not await self._is_running():
                 raise self.lost() from None

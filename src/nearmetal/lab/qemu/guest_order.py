@@ -27,7 +27,7 @@ async def order_guest(
         nic=spec.nic,
         port=port,
         backing=(parts.disk,) if spec.disk_format == "qcow2" else (),
-        share=shares.of(spec),
+        share=shares.parse_share(spec),
         kernel_arguments=spec.kernel_arguments,
         vmm=spec.vmm or PROGRAM,
         vmm_arguments=spec.vmm_arguments,

@@ -27,7 +27,7 @@ async def check_machine_type(machine_type: str, machine: MachineSpec, accel: str
     problem = await _misfit(machine_type, machine, site)
     if problem or machine.brings_image:
         return [finding(what, problem is None, problem or "", _REMEDY)]
-    image, cache = lab_machine.image(machine.image), Paths.default().cache
+    image, cache = lab_machine.find_image(machine.image), Paths.default().cache
     proof = await accelerator.find_proof(accel, image, cache, site, machine_type, program)
     return [Finding(what=what, ok=proof.works, detail=proof.detail, remedy="" if proof.works else _REMEDY)]
 

@@ -35,4 +35,4 @@ class OwnDiskMachine(Guest, ssh.SshMachine):
         """The guest ends with us, and so does what runs in it: `env` then does, at half of the probe's cost."""
         if "=" in argv[0]:
             raise BadInput(f"{argv[0]!r} cannot be the name of a program in a guest", self.name, "leave out the '='")
-        return lab_machine.by_env(argv, env)
+        return lab_machine.build_env(argv, env)

@@ -139,7 +139,7 @@ def _find(named: str, running: str) -> _Found:
     elif named.startswith("/"):
         file = Path(named)
     else:
-        other = lab_machine.image(named)
+        other = lab_machine.find_image(named)
         return _read(other.kernel, [other.root / "usr/lib/modules"])
     return _read(file, [file.parent.parent / "lib/modules", Path("/lib/modules")])
 

@@ -9,11 +9,11 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe, rootless
 from nearmetal.lab.architecture import HERE, pc_alone
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
+from nearmetal.lab.findings import check_cpus, check_programs, check_provided, describe_place, finding
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.machines import share as shares
-from nearmetal.lab.site import memory, must
+from nearmetal.lab.site import must, read_memory
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
@@ -34,15 +34,15 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
     user, tun, tools, free, available = await asyncio.gather(
         must(site, "id", "-u"),
         site.exec(["test", "-c", "/dev/net/tun"]),
-        programs(site, _TOOLS if machine.vmm else {arguments.PROGRAM: HERE.qemu_package, **_TOOLS}),
-        memory(site, "MemAvailable"),
+        check_programs(site, _TOOLS if machine.vmm else {arguments.PROGRAM: HERE.qemu_package, **_TOOLS}),
+        read_memory(site, "MemAvailable"),
         layout.find_usable(machine, site),
     )
     found = [
         rootless.find_root(user.decode().strip(), "machines cannot be made"),
         *tools,
-        provided("probe", probe.path),
-        lab_machine.image_found(choose_proving_image(machine)),
+        check_provided("probe", probe.path),
+        lab_machine.check_image(choose_proving_image(machine)),
         *await _vmm(machine, site),
         *await _kernel(machine, site),
         *await own_disk.check_image(machine, spec.provision, site),
@@ -59,7 +59,7 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
             f"{free >> 20} MiB are available, and QEMU itself takes up to {_OVERHEAD >> 20}",
             "set machine.memory lower, or end something",
         ),
-        enough_cpus(machine.vcpus, len(available), ", and vCPUs that share one wait for each other"),
+        check_cpus(machine.vcpus, len(available), ", and vCPUs that share one wait for each other"),
         finding(
             f"a {machine.disk_format} disk",
             machine.disk_format != "raw" or spec.provision != "restore",
@@ -70,7 +70,7 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
         pc_alone(f"machine.kernel {machine.kernel}", machine.kernel is not None, "leave it out"),
         pc_alone(f"machine.disk {machine.disk}", machine.disk == "ide", 'set machine.disk = "virtio-blk"'),
         pc_alone(f"image {machine.image}", machine.brings_image, "make it an image of nearmetal's: image build --from"),
-        *await shares.findings(machine, site),
+        *await shares.check_share(machine, site),
         *([rootless.find_quota(machine)] if rootless.lacks_groups(site) else ()),
     ]
     if not all(one.ok for one in found):
@@ -108,10 +108,10 @@ async def _kernel(machine: MachineSpec, site: Site) -> list[Finding]:
         return []
     what = f"machine.kernel {machine.kernel}"
     try:
-        image = lab_machine.image(machine.image)
+        image = lab_machine.find_image(machine.image)
         await own_kernel.exchange_kernel(Parts("", "", ""), machine.kernel, image, site)
     except HostCannot as error:
-        detail = error.what if error.where == own_kernel.WHERE else placed(error)
+        detail = error.what if error.where == own_kernel.WHERE else describe_place(error)
         return [Finding(what=what, ok=False, detail=detail, remedy=error.remedy)]
     return [Finding(what=what, ok=True)]
 
@@ -139,13 +139,13 @@ async def choose_accelerator(machine: MachineSpec, site: Site) -> str:
     """The best that boots a guest where the study leaves it open. HostCannot if none does."""
     if machine.accel != "auto":
         return machine.accel
-    image, vmm = lab_machine.image(choose_proving_image(machine)), machine.vmm or arguments.PROGRAM
+    image, vmm = lab_machine.find_image(choose_proving_image(machine)), machine.vmm or arguments.PROGRAM
     return (await accelerator.choose_best(image, Paths.default().cache, site, vmm)).accel
 
 
 async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
     """Boots a guest on each that is in question, unless it is known since the site booted."""
-    image, cache = lab_machine.image(choose_proving_image(machine)), Paths.default().cache
+    image, cache = lab_machine.find_image(choose_proving_image(machine)), Paths.default().cache
     vmm = machine.vmm or arguments.PROGRAM
     offered = await accelerator.list_offered(site, vmm)
     if machine.accel != "auto":

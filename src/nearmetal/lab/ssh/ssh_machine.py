@@ -101,7 +101,7 @@ class SshMachine(SshCommands, ReachedMachine):
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         # Its parent there is this connection's sshd, so it ends also when we do and cannot say so.
-        return lab_machine.launch(self.probe, argv, env, "--die-with-parent")
+        return lab_machine.build_words(self.probe, argv, env, "--die-with-parent")
 
     def abort(self) -> None:
         self.connection.abort()
