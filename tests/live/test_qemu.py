@@ -458,7 +458,7 @@ async def main():
     token, name, cpu = sys.argv[1:]
     order = Order(
         name=name, role="server", spec=MachineSpec(accel="tcg", memory=256 * 2**20), options={}, provision="boot",
-        port=network.port(token, 9), cpus=cpu,
+        port=network.make_port(token, 9), cpus=cpu,
     )
     await plugin.create(order, LocalSite(), Out())
     await asyncio.sleep(300)

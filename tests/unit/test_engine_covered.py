@@ -46,7 +46,7 @@ def test_what_moved_in_stays_and_is_its_own_from_then_on(tmp_path: Path) -> None
 def test_what_one_left_who_was_killed_goes_unless_another_needs_it(tmp_path: Path) -> None:
     place = tmp_path / "place"
     script = "import os, pathlib, signal, sys; from nearmetal.lab.containers import mount_points; "
-    script += "needed = mount_points.need([pathlib.Path(sys.argv[1])]); os.kill(os.getpid(), signal.SIGKILL)"
+    script += "needed = mount_points.make_needed([pathlib.Path(sys.argv[1])]); os.kill(os.getpid(), signal.SIGKILL)"
     for _ in range(2):
         subprocess.run([sys.executable, "-c", script, str(place)], check=False)
         assert place.is_dir()
