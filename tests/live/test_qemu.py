@@ -132,16 +132,19 @@ async def test_an_accelerator_on_which_a_guest_hangs_does_not_work(lab_image: Im
     assert (nonsense.works, "no-such-accelerator" in nonsense.detail) == (False, True)
 
 
-async def test_a_proof_whose_qemu_is_killed_is_not_remembered(lab_image: Image, tmp_path: Path) -> None:
+async def test_a_proof_whose_qemu_is_killed_is_not_remembered(
+    lab_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = LocalSite()
-    proving = asyncio.create_task(accelerator.find_proof("tcg", lab_image, tmp_path, site))
+    monkeypatch.setattr(accelerator, "_file", lambda site: tmp_path / "accelerators.json")
+    proving = asyncio.create_task(accelerator.find_proof("tcg", lab_image, site))
     while not (booting := [pid for pid in _children() if b"qemu" in (words := _command(pid)) and b"-kernel" in words]):
         assert not proving.done(), "its QEMU is a child of ours while it boots"
         await asyncio.sleep(0.01)
     os.kill(int(booting[0]), signal.SIGKILL)
     killed = await proving
     assert (killed.works, "ended by SIGKILL" in killed.detail) == (False, True)
-    assert (await accelerator.find_proof("tcg", lab_image, tmp_path, site)).works
+    assert (await accelerator.find_proof("tcg", lab_image, site)).works
 
 
 def _children() -> list[str]:

@@ -156,7 +156,7 @@ class VagrantEnvironment:
         there, ours = place.identity(name, handle.data["provider"]), handle.data["identity"]
         is_the_same = there is not None and there == ours
         if is_the_same and found == _RUNS:
-            known = (await place.machines_when_free()).get(name)
+            known = (await place.machines(when_free=True)).get(name)
             if known and known.state == _RUNS:  # one that was switched off meanwhile has nothing of ours any more
                 await self._guests.leave(handle)
         await self._guests.let_go(handle)
@@ -173,7 +173,7 @@ class VagrantEnvironment:
     async def _is_our_boot(self, handle: Handle, place: Project) -> bool:
         """Whether a machine that was off is in a boot of ours. HostCannot where that cannot be known."""
         name = handle.data["machine"]
-        known = (await place.machines_when_free()).get(name)
+        known = (await place.machines(when_free=True)).get(name)
         if known is None or known.state in (_NEW, *_OFF):
             return False
         machine = self._machines.get(handle.name)
@@ -222,7 +222,7 @@ def _noted(handle: Handle, stale: str | None, place: Project, ledger: Recorder) 
 async def _remove_unfinished(place: Project, name: str, is_known: bool) -> None:
     """Remove what was made for a machine that is not there. `is_known`: the ledger has its identity. HostCannot where a
     machine has come to be and nothing says by whom."""
-    known = (await place.machines_when_free()).get(name)
+    known = (await place.machines(when_free=True)).get(name)
     if known is not None and known.state == _NEW:
         await place.discard(name)
     elif known is not None and not is_known:

@@ -325,7 +325,7 @@ async def _accelerators(lab: Image) -> list[Finding]:
             findings.append(Finding(what=what, ok=False, fatal=False, detail=detail, remedy=remedy))
             continue
         try:
-            proof = await accelerator.renew_proof(accel, lab, Paths.default().cache, LocalSite())
+            proof = await accelerator.renew_proof(accel, lab, LocalSite())
         except NearmetalError as error:
             findings.append(_failed(what, error))
         except OSError as error:

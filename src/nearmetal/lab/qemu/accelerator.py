@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from nearmetal.config import LIMITS
+from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import MALFORMED, HostCannot, TimedOut
 from nearmetal.lab.architecture import HERE
 from nearmetal.lab.image import Image, newc, transfer
@@ -50,36 +50,34 @@ class BootProof(Frozen):
     """Seconds since the epoch to which it is believed; None: for as long as its circumstances are the same."""
 
 
-async def choose_best(image: Image, cache: Path, site: Site, program: str = PROGRAM) -> BootProof:
+async def choose_best(image: Image, site: Site, program: str = PROGRAM) -> BootProof:
     """The best accelerator that is seen to boot a guest. HostCannot, with what was tried, when none does."""
     tried = []
     for accel in CANDIDATES:
-        proof = await find_proof(accel, image, cache, site, program=program)
+        proof = await find_proof(accel, image, site, program=program)
         if proof.works:
             return proof
         tried.append(f"{accel}: {proof.detail}")
     raise HostCannot(f"no accelerator boots a guest ({'; '.join(tried)})", remedy="see: nearmetal doctor")
 
 
-async def find_proof(
-    accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
-) -> BootProof:
+async def find_proof(accel: str, image: Image, site: Site, machine: str = MACHINE, program: str = PROGRAM) -> BootProof:
     """As found out earlier since the site booted, or within the last hour if a guest only was late; else tried now."""
-    known = _read(_file(cache, site), await _circumstances(image, site))
+    known = _read(_file(site), await _circumstances(image, site))
     name = await _name(accel, machine, program, site)
     if (found := known.get(name)) and (found.until is None or time.time() < found.until):
         return found
-    return await renew_proof(accel, image, cache, site, machine, program)
+    return await renew_proof(accel, image, site, machine, program)
 
 
 async def renew_proof(
-    accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
+    accel: str, image: Image, site: Site, machine: str = MACHINE, program: str = PROGRAM
 ) -> BootProof:
     """Tried now, and remembered instead of what was found out earlier."""
     limit = _LIMITS.get(accel, LIMITS.proof) if machine == MACHINE else _LIMIT_OF_TYPE
     proof = await boot_guest(accel, image, limit, site, machine, program)
     circumstances = await _circumstances(image, site)
-    file = _file(cache, site)
+    file = _file(site)
     known = {**_read(file, circumstances), proof.accel: proof}
     file.parent.mkdir(parents=True, exist_ok=True)
     document = {"circumstances": circumstances, "proofs": [one.model_dump(mode="json") for one in known.values()]}
@@ -93,8 +91,8 @@ async def _name(accel: str, machine: str, program: str, site: Site) -> str:
     return f"{accel}{on}" if program == PROGRAM else f"{accel}{on} by {program}, {await read_version(site, program)}"
 
 
-def _file(cache: Path, site: Site) -> Path:
-    return cache / ("accelerators.json" if site.spec is None else f"accelerators-of-{site.name}.json")
+def _file(site: Site) -> Path:
+    return Paths.default().cache / ("accelerators.json" if site.spec is None else f"accelerators-of-{site.name}.json")
 
 
 async def _circumstances(image: Image, site: Site) -> list[str]:

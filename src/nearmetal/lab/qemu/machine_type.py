@@ -3,7 +3,6 @@
 import difflib
 from collections.abc import Sequence
 
-from nearmetal.config import Paths
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.findings import finding
 from nearmetal.model import Finding, MachineSpec, Site
@@ -27,8 +26,8 @@ async def check_machine_type(machine_type: str, machine: MachineSpec, accel: str
     problem = await _misfit(machine_type, machine, site)
     if problem or machine.brings_image:
         return [finding(what, problem is None, problem or "", _REMEDY)]
-    image, cache = lab_machine.find_image(machine.image), Paths.default().cache
-    proof = await accelerator.find_proof(accel, image, cache, site, machine_type, program)
+    image = lab_machine.find_image(machine.image)
+    proof = await accelerator.find_proof(accel, image, site, machine_type, program)
     return [Finding(what=what, ok=proof.works, detail=proof.detail, remedy="" if proof.works else _REMEDY)]
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import difflib
 
-from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe, rootless
@@ -140,22 +139,22 @@ async def choose_accelerator(machine: MachineSpec, site: Site) -> str:
     if machine.accel != "auto":
         return machine.accel
     image, vmm = lab_machine.find_image(choose_proving_image(machine)), machine.vmm or arguments.PROGRAM
-    return (await accelerator.choose_best(image, Paths.default().cache, site, vmm)).accel
+    return (await accelerator.choose_best(image, site, vmm)).accel
 
 
 async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
     """Boots a guest on each that is in question, unless it is known since the site booted."""
-    image, cache = lab_machine.find_image(choose_proving_image(machine)), Paths.default().cache
+    image = lab_machine.find_image(choose_proving_image(machine))
     vmm = machine.vmm or arguments.PROGRAM
     offered = await accelerator.list_offered(site, vmm)
     if machine.accel != "auto":
         if machine.accel not in offered:
             remedy = f'set machine.accel to "auto", or one of: {", ".join(offered)}'
             return [Finding(what=machine.accel, ok=False, detail="this QEMU does not have it", remedy=remedy)]
-        proof = await accelerator.find_proof(machine.accel, image, cache, site, program=vmm)
+        proof = await accelerator.find_proof(machine.accel, image, site, program=vmm)
         return [_as_finding(proof, fatal=True)]
     names = [name for name in accelerator.CANDIDATES if name in offered]
-    proofs = [await accelerator.find_proof(name, image, cache, site, program=vmm) for name in names]
+    proofs = [await accelerator.find_proof(name, image, site, program=vmm) for name in names]
     return [_as_finding(proof, fatal=not any(other.works for other in proofs)) for proof in proofs]
 
 

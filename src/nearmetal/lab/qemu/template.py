@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import shutil
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -99,8 +100,11 @@ async def _make(guest: GuestSpec, parts: Parts, keys: LabKeys, unfinished: Snaps
             parts.initrd, seed_archive(make_seed(keys, _NAME, True, identity.LISTEN)), str(initrd), site
         )
         await files.hand_folder_over(str(unfinished.folder), guest, guest.privilege.owner(_NAME), site)
-        await _with_qemu(arguments.build_saved(guest), guest, unfinished, site, _save)
-        await _with_qemu(arguments.build_restored(guest), guest, unfinished, site, _try)
+        async with _start_qemu(arguments.build_saved(guest), guest, unfinished, site) as (qemu, running):
+            await _save(unfinished, qemu, running, site)
+        # Not every device that QEMU saves can it restore: one that cannot be had back is no snapshot.
+        async with _start_qemu(arguments.build_restored(guest), guest, unfinished, site) as (qemu, running):
+            await load(unfinished, qemu, running)
         await files.take_folder_back(str(unfinished.folder), site)
     except (MachineError, ToolFailed, HostCannot) as error:
         if remedy := disk_trouble.find_remedy(error):
@@ -113,39 +117,29 @@ async def _make(guest: GuestSpec, parts: Parts, keys: LabKeys, unfinished: Snaps
     shutil.rmtree(unfinished.folder / arguments.SOCKETS)
 
 
-async def _with_qemu(
-    command: list[str],
-    guest: GuestSpec,
-    unfinished: Snapshot,
-    site: Site,
-    work: Callable[[Snapshot, Running, Site], Awaitable[None]],
-) -> None:
+@asynccontextmanager
+async def _start_qemu(
+    command: list[str], guest: GuestSpec, unfinished: Snapshot, site: Site
+) -> AsyncIterator[tuple[Monitor, Running]]:
     place = ("--chdir", str(unfinished.folder), *(("--tap", _TAP) if guest.port else ()))
     launched = files.build_launch(guest, _NAME, command, site, *place)
     running = await site.spawn([*_ALONE, *launched])
+    ended = partial(find_last_words, running)
     try:
-        await work(unfinished, running, site)
+        async with monitor.open_monitor(site, str(unfinished.folder), LIMITS.command, ended) as qemu:
+            yield qemu, running
     finally:
         await running.stop()
 
 
-async def _try(unfinished: Snapshot, running: Running, site: Site) -> None:
-    """Not every device that QEMU saves can it restore: one that cannot be had back is no snapshot."""
-    ended = partial(find_last_words, running)
-    async with monitor.open_monitor(site, str(unfinished.folder), LIMITS.command, ended) as qemu:
-        await load(unfinished, qemu, running)
-
-
-async def _save(unfinished: Snapshot, running: Running, site: Site) -> None:
-    folder, ended = str(unfinished.folder), partial(find_last_words, running)
-    async with monitor.open_monitor(site, folder, LIMITS.command, ended) as qemu:
-        (thread, *_) = await qemu.threads()
-        unfinished.program.symlink_to(Path(f"/proc/{thread}/exe").readlink())
-        await qemu.go()
-        await _unless_full(qemu, identity.wait_ready(site, folder, ended))
-        await qemu.halt()
-        with unfinished.memory.open("wb") as memory:
-            await qemu.save(memory, LIMITS.boot)
+async def _save(unfinished: Snapshot, qemu: Monitor, running: Running, site: Site) -> None:
+    (thread, *_) = await qemu.threads()
+    unfinished.program.symlink_to(Path(f"/proc/{thread}/exe").readlink())
+    await qemu.go()
+    await _unless_full(qemu, identity.wait_ready(site, str(unfinished.folder), partial(find_last_words, running)))
+    await qemu.halt()
+    with unfinished.memory.open("wb") as memory:
+        await qemu.save(memory, LIMITS.boot)
 
 
 async def _unless_full(qemu: Monitor, booting: Coroutine[Any, Any, None]) -> None:

@@ -171,24 +171,22 @@ class AgentMachine(ReachedMachine):
         return FilesRead(files, asked, answered, ended_ns - answered_ns, started_ns - asked_ns)
 
     async def reach(self) -> None:
+        greeting: Greeting | None = None
         try:
             async with asyncio.timeout(self.boot_limit):
-                greeting = await self._greeting()
+                while greeting is None:
+                    speaking = await first_to_speak(self.endpoint.host, self.endpoint.port, self.ready)
+                    reader, writer = await asyncio.open_connection(sock=speaking)
+                    try:
+                        greeting = await shake(reader, writer, self.endpoint)
+                    except (OSError, EOFError):
+                        await asyncio.sleep(AGAIN)  # it went down again, or was not quite up
+                    finally:
+                        writer.close()
         except TimeoutError:
             what = f"its agent did not answer within {self.boot_limit:g} s"
             raise NotProvisioned(what, self.endpoint.where) from None
         self.boot_id, self.arch = greeting.boot_id, greeting.arch
-
-    async def _greeting(self) -> Greeting:
-        while True:
-            speaking = await first_to_speak(self.endpoint.host, self.endpoint.port, self.ready)
-            reader, writer = await asyncio.open_connection(sock=speaking)
-            try:
-                return await shake(reader, writer, self.endpoint)
-            except (OSError, EOFError):
-                await asyncio.sleep(AGAIN)  # it went down again, or was not quite up
-            finally:
-                writer.close()
 
     def abort(self) -> None:
         """Each program has a connection of its own, with which it ends."""

@@ -65,13 +65,12 @@ class Project:
     def by_hand(self, *argv: str) -> str:
         return _typed(self.folder, *argv)
 
-    async def machines(self) -> Mapping[str, MachineStatus]:
-        """All machines of the Vagrantfile. HostCannot with what Vagrant says of it."""
-        return output.parse_machines(await self._run("status", limit=LOOK))
+    async def machines(self, *, when_free: bool = False) -> Mapping[str, MachineStatus]:
+        """All machines of the Vagrantfile. HostCannot with what Vagrant says of it.
 
-    async def machines_when_free(self) -> Mapping[str, MachineStatus]:
-        """The same after another Vagrant is done with them, because even to look at a machine it is locked."""
-        return output.parse_machines(await self._run_when_free("status", limit=LOOK))
+        `when_free`: after another Vagrant is done with them, because even to look at a machine it is locked.
+        """
+        return output.parse_machines(await (self._run_when_free if when_free else self._run)("status", limit=LOOK))
 
     async def up(self, machine: str, is_provisioned: bool) -> None:
         """Returns when it runs, and a new one is provisioned."""
