@@ -11,7 +11,7 @@ import pytest
 
 from nearmetal.errors import BadInput, HostCannot, MachineLost
 from nearmetal.isolate import host as hosts
-from nearmetal.isolate import prove, standing, tiers
+from nearmetal.isolate import proof, standing, tiers
 from nearmetal.isolate.host import Bystanders, Host, HostCpu
 from nearmetal.lab import clean
 from nearmetal.lab.changes import engine
@@ -341,40 +341,40 @@ def listened(lost: float, ticks: int | None = 100) -> Heard:
 async def test_rounds_begin_in_turns_with_either() -> None:
     order: list[str] = []
 
-    def listen(name: str) -> prove.Listen:
+    def listen(name: str) -> proof.Listen:
         async def hear() -> Heard:
             order.append(name)
             return listened(0.5 if name == "without" else 0.1)
 
         return hear
 
-    pairs = await prove.run_rounds(3, listen("without"), listen("isolated"))
+    pairs = await proof.run_rounds(3, listen("without"), listen("isolated"))
     assert order == ["without", "isolated", "isolated", "without", "without", "isolated"]
     assert [(one.without.share, one.isolated.share) for one in pairs] == [(0.5, 0.1)] * 3
 
 
-def pairs(differences: Sequence[float]) -> list[prove.ListeningRound]:
-    return [prove.ListeningRound(listened(0.5), listened(0.5 + difference)) for difference in differences]
+def pairs(differences: Sequence[float]) -> list[proof.ListeningRound]:
+    return [proof.ListeningRound(listened(0.5), listened(0.5 + difference)) for difference in differences]
 
 
 def test_a_difference_has_an_interval_and_a_verdict() -> None:
     random = np.random.default_rng(1)
     noise = random.uniform(0.0, 0.01, 8)
     for shift, verdict in ((-0.2, "quieter"), (0.2, "noisier"), (-0.005, "undecided")):
-        found = prove.find_differences(pairs([shift + one for one in noise]))["lost"]
-        assert prove.find_verdict(found) == verdict
+        found = proof.find_differences(pairs([shift + one for one in noise]))["lost"]
+        assert proof.find_verdict(found) == verdict
         assert found.interval is not None
         assert found.interval[0] <= found.estimate <= found.interval[1]
 
 
 def test_too_few_rounds_decide_nothing() -> None:
-    found = prove.find_differences(pairs([-0.2, -0.21, -0.22]))["lost"]
-    assert (found.interval, prove.find_verdict(found)) == (None, "undecided")
+    found = proof.find_differences(pairs([-0.2, -0.21, -0.22]))["lost"]
+    assert (found.interval, proof.find_verdict(found)) == (None, "undecided")
 
 
 def test_ticks_that_were_not_always_told_are_left_out() -> None:
     some = [
-        prove.ListeningRound(listened(0.5), listened(0.1, ticks=None)),
-        prove.ListeningRound(listened(0.5), listened(0.1)),
+        proof.ListeningRound(listened(0.5), listened(0.1, ticks=None)),
+        proof.ListeningRound(listened(0.5), listened(0.1)),
     ]
-    assert set(prove.find_differences(some)) == {"lost", "gaps", "longest"}
+    assert set(proof.find_differences(some)) == {"lost", "gaps", "longest"}

@@ -8,9 +8,8 @@ from nearmetal.commands.isolation import must_be_root
 from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.isolate import host as hosts
-from nearmetal.isolate import prove as proving
+from nearmetal.isolate import proof as proving
 from nearmetal.isolate import standing, tiers
-from nearmetal.isolate.proof import make_proof
 from nearmetal.lab.cpus.noise import Heard
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import BoundCommands, LocalSite
@@ -79,7 +78,7 @@ def _isolate_while_hearing(changes: list[Change], site: LocalSite, hear: proving
 
 
 def _show_proof(what: str, pairs: list[proving.ListeningRound], as_json: bool) -> None:
-    proved = make_proof(what, pairs)
+    proved = proving.make_proof(what, pairs)
     if as_json:
         print_json(proved)
         return

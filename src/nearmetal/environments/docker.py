@@ -36,7 +36,6 @@ from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
-    ControlGroup,
     Description,
     Door,
     EnvironmentSpec,
@@ -248,8 +247,14 @@ class DockerEnvironment:
                 group = await cgroup.create_group(order.name, order.spec, order.cpus, site, limit_memory=True)
                 await must(site, "install", "-D", "--mode=600", "/dev/null", group.spent)
             if keeper:
-                kept, id = await self._keep_network(engine, order, tag, site, group)
-                net = f"container:{id}" if sandboxed or mode == "host" else net
+                # It has a network namespace with the lab's link in it, before the machine is started.
+                config = container_config.build_keeper(
+                    engine.client, order, tag, self.keepers_runtime, site.probe, group
+                )
+                details, kept = await self._start_container(engine, config, site)
+                if order.port:
+                    await networks.plug_keeper(mode, order.port, kept.pid, site)
+                net = f"container:{details['Id']}" if sandboxed or mode == "host" else net
             config = container_config.build_machine(engine.client, order, tag, net, site.probe, group)
             details, first = await self._start_container(engine, config, site)
             runtime = await self.runtime_of(engine, details)
@@ -298,16 +303,6 @@ class DockerEnvironment:
         if engine.default_runtime is None:
             engine.default_runtime = str((await engine.call(engine.client.info))["DefaultRuntime"])
         return engine.default_runtime
-
-    async def _keep_network(
-        self, engine: ContainerEngine, order: Order, tag: str, site: Site, group: ControlGroup | None
-    ) -> tuple[FirstProcess, str]:
-        """A network namespace with the lab's link in it, before the machine is started: its process and its id."""
-        config = container_config.build_keeper(engine.client, order, tag, self.keepers_runtime, site.probe, group)
-        details, first = await self._start_container(engine, config, site)
-        if order.port:
-            await networks.plug_keeper(order.spec.network, order.port, first.pid, site)
-        return first, details["Id"]
 
     async def _start_container(
         self, engine: ContainerEngine, config: Mapping[str, Any], site: Site

@@ -199,7 +199,10 @@ class VmwareEnvironment:
 
         try:
             seen = await lending.find_machine(api, options.source)
-            _refuse_changed(seen, order, options)
+            is_cloned, has_address = options.template is not None, options.address is not None
+            for one in machines.list_objections(seen, order.spec, order.provision, is_cloned, has_address):
+                if not one.ok:  # it has come to be since the check before the run
+                    raise HostCannot(one.detail, one.what, one.remedy)
             borrowed = _make_borrowed(seen, order, options)
             handle = note_handle(borrowed)
             if (loan := borrowed.loan) is not None:
@@ -291,14 +294,6 @@ def _list_needed(options: Options, spec: MachineSpec, seen: VsphereMachine, prov
     if options.template is not None:
         return (*CLONE, *CONFIGURE, *card, *POWER)
     return () if provision == "reuse" else (*CONFIGURE, *card, *POWER)
-
-
-def _refuse_changed(seen: VsphereMachine, order: Order, options: Options) -> None:
-    """HostCannot for what has come to be since the check before the run."""
-    is_cloned, has_address = options.template is not None, options.address is not None
-    for one in machines.list_objections(seen, order.spec, order.provision, is_cloned, has_address):
-        if not one.ok:
-            raise HostCannot(one.detail, one.what, one.remedy)
 
 
 async def _find_again(api: Vsphere, borrowed: BorrowedState) -> VsphereMachine | None:

@@ -53,7 +53,6 @@ async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) ->
     removed first, and so are its containers. HostCannot when it does not come up, with its last words.
     """
     folder = folder.resolve()
-    socket = folder / _SOCKET
     if len(os.fsencode(folder / _LONGEST)) > _SOCKET_LIMIT:
         raise BadInput("the path is too long for the sockets in it", str(folder), "choose a shorter folder")
     if user_namespace.is_entered():
@@ -64,8 +63,23 @@ async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) ->
     handle = Handle(kind=KIND, name=name, site="local", data={"folder": str(folder)})
     with exclusive(folder / _LOCK, _BUSY), held(ledgers_folder() / f"{name}.jsonl") as ledger:
         ledger.creating(handle)
-        async with _running(folder, name, socket, runtimes, swept=lambda: ledger.destroyed(handle)) as url:
-            yield url
+        await _sweep(folder, name)
+        needed = mount_points.make_needed(map(Path, _COVERED))
+        try:
+            daemon = await _start(folder, name, runtimes)
+            try:
+                url = f"unix://{folder / _SOCKET}"
+                await wait_for_engine(url, DOCKER, lambda: daemon.returncode is not None, folder / "log")
+                await _remove_containers(url)
+                yield url
+            finally:
+                await _stop(daemon)
+        finally:
+            try:
+                await _sweep(folder, name)
+            finally:
+                mount_points.let_go(needed)
+            ledger.destroyed(handle)
 
 
 def is_own(address: str) -> bool:
@@ -92,29 +106,6 @@ async def bury_engine(address: str) -> None:
 
 def _name(folder: Path) -> str:
     return f"engine-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
-
-
-@asynccontextmanager
-async def _running(
-    folder: Path, name: str, socket: Path, runtimes: Mapping[str, Path], swept: Callable[[], None]
-) -> AsyncIterator[str]:
-    await _sweep(folder, name)
-    needed = mount_points.make_needed(map(Path, _COVERED))
-    try:
-        daemon = await _start(folder, name, runtimes)
-        try:
-            url = f"unix://{socket}"
-            await wait_for_engine(url, DOCKER, lambda: daemon.returncode is not None, folder / "log")
-            await _remove_containers(url)
-            yield url
-        finally:
-            await _stop(daemon)
-    finally:
-        try:
-            await _sweep(folder, name)
-        finally:
-            mount_points.let_go(needed)
-        swept()
 
 
 async def _start(folder: Path, name: str, runtimes: Mapping[str, Path]) -> asyncio.subprocess.Process:
