@@ -320,7 +320,7 @@ def test_an_image_starts_what_its_configuration_says() -> None:
 
 
 def test_an_image_is_asked_what_it_starts(monkeypatch: pytest.MonkeyPatch, lab: Image) -> None:
-    monkeypatch.setattr(machine, "image", lambda name: lab)
+    monkeypatch.setattr(machine, "find_image", lambda name: lab)
     with pytest.raises(HostCannot, match="has no entry point and no command") as caught:
         machine.find_process("mine")
     assert "start = [" in caught.value.remedy
