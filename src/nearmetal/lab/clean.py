@@ -135,9 +135,14 @@ async def _replay(path: Path, say: Say) -> CleanOutput:
             async with meanwhile(say, partial(_still, ledger)):
                 await orphans.wait_settled(path.stem)
                 ledger.settle_other_boots(LocalSite().boot_id)
-                return await _undo(path.stem, ledger)
+                before = ledger.outstanding()
+                async with aclosing(opener(before.hosts)) as open_site:
+                    cleared = await Lab(path.stem, ledger, open_site).clear()
+                after = ledger.outstanding()
     except OSError as error:
         return CleanOutput(ledgers=1, left=(system_errors.in_full(error),))
+    removed = tuple(f"{h.kind} {h.name}" for h in before.handles if h not in after.handles)
+    return CleanOutput(ledgers=1, removed=removed, restored=cleared.restored, left=tuple(map(str, cleared.left)))
 
 
 def _still(ledger: Ledger) -> str:
@@ -145,15 +150,6 @@ def _still(ledger: Ledger) -> str:
     # What was changed in a machine goes with it.
     things = still.made or still.changed or ["it is nearly done"]
     return f"still putting right what a dead run left: {', '.join(things)}"
-
-
-async def _undo(token: str, ledger: Ledger) -> CleanOutput:
-    before = ledger.outstanding()
-    async with aclosing(opener(before.hosts)) as open_site:
-        cleared = await Lab(token, ledger, open_site).clear()
-    after = ledger.outstanding()
-    removed = tuple(f"{h.kind} {h.name}" for h in before.handles if h not in after.handles)
-    return CleanOutput(ledgers=1, removed=removed, restored=cleared.restored, left=tuple(map(str, cleared.left)))
 
 
 def _sum(all_cleaned: Sequence[CleanOutput]) -> CleanOutput:

@@ -76,17 +76,12 @@ async def hold_all(names: Iterable[str], open_site: Callable[[str], Awaitable[Si
 
     HostCannot with who measures there. One that does not answer is told by whoever needs it.
     """
-    ordered = sorted(names)
-    sites = await asyncio.gather(*(_reach(name, open_site) for name in ordered))
-    for site in filter(None, sites):
-        await hold_host(site)
-
-
-async def _reach(name: str, open_site: Callable[[str], Awaitable[Site]]) -> Site | None:
-    try:
-        return await open_site(name)
-    except HostCannot:
-        return None
+    sites = await asyncio.gather(*(open_site(name) for name in sorted(names)), return_exceptions=True)
+    for site in sites:
+        if not isinstance(site, BaseException):
+            await hold_host(site)
+        elif not isinstance(site, HostCannot):
+            raise site
 
 
 @contextmanager

@@ -5,6 +5,7 @@ it. What somebody else set meanwhile is theirs: it is left, and told.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -76,7 +77,10 @@ async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Chan
         if kind.holds(before, change.after):
             continue
         if before is not None or change.kind == "file":
-            await _note(change, before, commands, ledger)
+            with change_host(ledger.path) if is_shared(change) else nullcontext():
+                if is_shared(change):
+                    before = await kind.read(commands, change.target)  # what another put back meanwhile
+                ledger.changing(change.model_copy(update={"before": before}))
             problem = await _write(change, commands)
         else:
             problem = "there is no such thing here"
@@ -89,15 +93,6 @@ async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Chan
         elif change.kind == "boot":
             reboot[change.on] = None
     return ChangeOutcome(tuple(refused), tuple(warnings), tuple(reboot))
-
-
-async def _note(change: Change, before: str | None, commands: Commands, ledger: Ledger) -> None:
-    if is_shared(change):
-        with change_host(ledger.path):
-            before = await KINDS[change.kind].read(commands, change.target)  # what another put back meanwhile
-            ledger.changing(change.model_copy(update={"before": before}))
-    else:
-        ledger.changing(change.model_copy(update={"before": before}))
 
 
 async def _write(change: Change, commands: Commands) -> str:

@@ -63,6 +63,12 @@ def _said(text: str) -> Completed:
     return Completed(status=0, stdout=text.encode())
 
 
+def _saved(call: Call) -> Completed:
+    """Of a program that has changed the machine, which is kept so."""
+    call.world.save(call.state)
+    return Completed(status=0)
+
+
 def _refused(text: str, status: int = 1) -> Completed:
     return Completed(status=status, stderr=text.encode())
 
@@ -121,8 +127,7 @@ async def _grep(call: Call) -> Completed:
 async def _rm(call: Call) -> Completed:
     for path in call.argv[1:]:
         call.state["files"].pop(path, None)
-    call.world.save(call.state)
-    return Completed(status=0)
+    return _saved(call)
 
 
 async def _sleep(call: Call) -> Completed:
@@ -163,8 +168,7 @@ async def _sysctl(call: Call) -> Completed:
     if name not in sysctls:
         return _refused(f"sysctl: cannot stat /proc/sys/{name}: No such file or directory")
     sysctls[name] = value
-    call.world.save(call.state)
-    return Completed(status=0)
+    return _saved(call)
 
 
 async def _ethtool(call: Call) -> Completed:
@@ -177,15 +181,13 @@ async def _ethtool(call: Call) -> Completed:
     if not free:
         return _refused("Could not change any device features", 1)
     features.update(free)
-    call.world.save(call.state)
-    return Completed(status=0)
+    return _saved(call)
 
 
 async def _update_grub(call: Call) -> Completed:
     drop_in = _file(call, GRUB_DROP_IN) or b""
     call.state["boot_loader"] = arguments_in(drop_in.decode()).split()
-    call.world.save(call.state)
-    return Completed(status=0)
+    return _saved(call)
 
 
 async def serve(call: Call) -> Completed:
