@@ -45,7 +45,7 @@ def test_a_guest_on_aarch64_has_its_machine_and_its_console() -> None:
 from dataclasses import replace
 from nearmetal.lab.qemu import arguments
 from tests.guests import GUEST
-print(json.dumps(arguments.command(replace(GUEST, machine=arguments.MACHINE, vmm=arguments.PROGRAM))))
+print(json.dumps(arguments.build_command(replace(GUEST, machine=arguments.MACHINE, vmm=arguments.PROGRAM))))
 """,
     )
     assert words[0] == "qemu-system-aarch64"
