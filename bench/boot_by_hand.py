@@ -36,10 +36,10 @@ Found = dict[str, list[float]]
 
 
 def command(port: Port, initrd: Path) -> list[str]:
-    image = lab_machine.image(SPEC.image)
+    image = lab_machine.find_image(SPEC.image)
     words = (*arguments.KERNEL, *arguments.EMULATED, f"nearmetal.data={port.mac},{port.address}/{port.prefix}")
     return [
-        *arguments.common(arguments.PROGRAM, "q35", SPEC.accel, SPEC.cpu_model, SPEC.vcpus, SPEC.memory),
+        *arguments.build_common(arguments.PROGRAM, "q35", SPEC.accel, SPEC.cpu_model, SPEC.vcpus, SPEC.memory),
         *("-kernel", str(image.kernel), "-initrd", str(initrd), "-append", " ".join(words)),
         *("-drive", f"if=virtio,file={image.disk},format=qcow2,snapshot=on"),
         *("-netdev", "tap,id=data,fd={tap0}", "-device", f"virtio-net-pci,netdev=data,mac={port.mac},romfile="),
@@ -52,7 +52,7 @@ async def by_hand(name: str, lab: Ledger, initrd: Path) -> float:
     site = LocalSite()
     switch = await network.create_switch(name, site, lab)
     await must(site, "ip", "-netns", name, "address", "add", CLIENT_ADDRESS, "dev", network.BRIDGE)
-    port = network.port(name, 1)
+    port = network.make_port(name, 1)
     await network.plug_tap(port, site)
     # An address that answers no ARP yet is asked again only after a second.
     neighbour = ("neighbour", "replace", port.address, "lladdr", port.mac, "dev", network.BRIDGE, "nud", "permanent")
@@ -76,7 +76,7 @@ async def by_hand(name: str, lab: Ledger, initrd: Path) -> float:
 async def run(rounds: int) -> Found:
     with tempfile.TemporaryDirectory() as folder:
         initrd = Path(folder) / "initrd"
-        common = lab_machine.image(SPEC.image).initrd.read_bytes()
+        common = lab_machine.find_image(SPEC.image).initrd.read_bytes()
         initrd.write_bytes(common + seed_archive({"start": (START, 0o755)}))
         return await alternately(rounds, initrd)
 

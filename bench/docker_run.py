@@ -54,7 +54,7 @@ async def ours(engine: str, name: str, lab: Ledger) -> tuple[float, float]:
         spec=MachineSpec(),
         options={"engine": engine},
         provision="boot",
-        port=network.port(name, 1),
+        port=network.make_port(name, 1),
         cpus="0",
     )
     try:

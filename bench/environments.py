@@ -89,7 +89,7 @@ async def measure(contender: Contender, spec: MachineSpec, server: str, name: st
     environment, site = contender.environment, LocalSite()
     await network.create_switch(name, site, lab)
     await must(site, "ip", "-netns", name, "address", "add", CLIENT_ADDRESS, "dev", network.BRIDGE)
-    port = network.port(name, 1)
+    port = network.make_port(name, 1)
     order = Order(
         name=f"{name}-1", role="server", spec=spec, options={}, provision=contender.provision, port=port, cpus=""
     )

@@ -22,7 +22,7 @@ from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.qemu import needs
+from nearmetal.lab.qemu import least_privilege
 from nearmetal.lab.qemu.privilege import Privilege
 from nearmetal.lab.site import must
 from nearmetal.lab.sites import opener
@@ -58,16 +58,16 @@ class AsRoot(Privilege):
 @contextmanager
 def as_root() -> Iterator[None]:
     """Guests are made so meanwhile."""
-    find = needs.find
+    find = least_privilege.find_privilege
 
     async def none(*_: object, **__: object) -> Privilege:
         return AsRoot(sandbox="")
 
-    needs.find = none
+    least_privilege.find_privilege = none
     try:
         yield
     finally:
-        needs.find = find
+        least_privilege.find_privilege = find
 
 
 async def seconds(machine: Machine) -> float:

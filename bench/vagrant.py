@@ -72,7 +72,7 @@ def main() -> int:
         with (
             tempfile.TemporaryDirectory(prefix="nearmetal-bench-") as folder,
             libvirt_network(Path(folder)) as network,
-            vagrant_place(network, machine.image("lab")) as place,
+            vagrant_place(network, machine.find_image("lab")) as place,
         ):
             ours, theirs = rounds(place, arguments.rounds)
     except NearmetalError as error:

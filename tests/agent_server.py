@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab import probe
-from nearmetal.lab.reached import agent
+from nearmetal.lab.remote import agent
 from nearmetal.lab.site import LocalSite
 
 SECRET = b"what both sides know"

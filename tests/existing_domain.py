@@ -102,7 +102,7 @@ def existing_domain(network: LibvirtNetwork, image: Image, name: str) -> Iterato
     key.write_private_key(str(folder / "key"))
     host_key.write_public_key(str(folder / "host_key.pub"))
     seed = {
-        **box.seed(image, key.export_public_key("openssh")),
+        **box.make_seed(image, key.export_public_key("openssh")),
         "ssh_host_ed25519_key": (host_key.export_private_key("openssh"), 0o600),
     }
     (folder / "initrd").write_bytes(image.initrd.read_bytes() + seed_archive(seed))

@@ -83,7 +83,7 @@ def vagrant_place(network: LibvirtNetwork, image: Image) -> Iterator[Vagrant]:
     place.home.mkdir()
     try:
         file = network.folder / "lab.box"
-        box.write(image, file)
+        box.write_box(image, file)
         place.run(place.home, "box", "add", "--name", BOX, str(file))
         file.unlink()
         yield place

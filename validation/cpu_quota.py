@@ -74,7 +74,7 @@ async def made(case: Case, vcpus: int) -> AsyncIterator[Machine]:
     try:
         site = await lab.site("local")
         spec = MachineSpec(quota=case.quota, vcpus=vcpus)
-        (cpuset,) = sharing.share(await available_cpus(site), vcpus, 1, None, None).servers
+        (cpuset,) = sharing.assign_cpus(await available_cpus(site), vcpus, 1, None, None).servers
         environment = EnvironmentSpec(kind=case.kind)
         machine = await lab.attach(await lab.create(resolve_alone(environment, spec), spec, "server", cpuset, site))
         await probe.ensure(machine)

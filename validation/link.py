@@ -139,7 +139,7 @@ async def staged(case: Case) -> AsyncIterator[tuple[LabStage, str]]:
 async def _machine(lab: Lab, spec: LinkSpec, role: Role, cpus: str) -> Machine:
     site = await lab.site("local")
     machine = await lab.attach(
-        await lab.create(resolve_alone(HOST, MACHINE), MACHINE, role, cpus, site, link.bridge(spec, role))
+        await lab.create(resolve_alone(HOST, MACHINE), MACHINE, role, cpus, site, link.choose_bridge(spec, role))
     )
     await probe.ensure(machine)
     return machine

@@ -36,7 +36,7 @@ from typing import Any
 
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import cgroup, probe
-from nearmetal.lab.cpus.hearing import listening
+from nearmetal.lab.cpus.noise import build_listen_command
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import MachineSpec
 
@@ -124,7 +124,7 @@ def competing(cpu: int, seconds: float) -> Iterator[Callable[[], list[Known]]]:
 
 def listen(cpu: int, seconds: float, *before: str) -> dict[str, Any]:
     """What the probe heard on this CPU; `before` is what starts it."""
-    argv = [*before, *listening(str(probe.path()), [cpu], seconds)]
+    argv = [*before, *build_listen_command(str(probe.path()), [cpu], seconds)]
     ended = subprocess.run(argv, capture_output=True, check=True, timeout=seconds + 30)
     found: dict[str, Any] = json.loads(ended.stdout)["cpus"][0]
     return found
@@ -149,13 +149,13 @@ async def quota(cpu: int) -> tuple[float, float]:
     """The share of time lost to a listener that may use QUOTA of the CPU: as the kernel accounts, and as heard."""
     site, name = LocalSite(), f"noise-{os.getpid()}"
     try:
-        group = await cgroup.create(name, MachineSpec(quota=QUOTA), str(cpu), site, limit_memory=False)
+        group = await cgroup.create_group(name, MachineSpec(quota=QUOTA), str(cpu), site, limit_memory=False)
         place = [word for folder in group.folders for word in ("--cgroup", folder)]
         heard = listen(cpu, 3 * LISTEN, str(probe.path()), "launch", *place, "--")
-        used = (await cgroup.cost(group, site)).cpu_seconds
+        used = (await cgroup.read_group_cost(group, site)).cpu_seconds
         return 1 - used * 1e9 / heard["elapsed_ns"], float(heard["gaps"]["share"])
     finally:
-        await cgroup.remove(name, site)
+        await cgroup.remove_group(name, site)
 
 
 # ── Others that listen ────────────────────────────────────────────────────────────────────────────────────────────

@@ -49,7 +49,7 @@ def everything(places: list[str]) -> Iterator[Surroundings]:
         if hosts := max(PLACES[place].hosts for place in places):
             patched.setenv("HOME", str(base / "user"))
             patched.delenv("SSH_AUTH_SOCK", raising=False)
-            image, login = machine.image("lab"), user(base / "user")
+            image, login = machine.find_image("lab"), user(base / "user")
             pair = made.enter_context(joined(image, base / "far", login, number=hosts))
             around.pair, around.options["far"] = pair, pair.far.ssh
             around.looks["there"] = lambda: machines.look_inside(pair.far.run)

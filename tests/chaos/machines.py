@@ -82,7 +82,7 @@ def serve_vagrant(around: Surroundings, base: Path, made: contextlib.ExitStack) 
             yield libvirtd.url
 
     network = made.enter_context(libvirt_network.libvirt_network(base, serve_libvirt))
-    vagrant = made.enter_context(vagrant_place.vagrant_place(network, machine.image("lab")))
+    vagrant = made.enter_context(vagrant_place.vagrant_place(network, machine.find_image("lab")))
     folder = vagrant.project("chaos", _THREE, memory=512)
     vagrant.run(folder, "up", "off", "theirs")
     vagrant.run(folder, "halt", "off")

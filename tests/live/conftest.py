@@ -47,7 +47,7 @@ def token() -> str:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def lab_image() -> Image:
     try:
-        return machine.image("lab")
+        return machine.find_image("lab")
     except HostCannot:
         return await images.build(images.Recipe(), Paths.default().cache, print)
 
@@ -93,7 +93,7 @@ async def make(
             spec=spec or MachineSpec(),
             options=options,
             provision="boot",
-            port=network.port(token, made),
+            port=network.make_port(token, made),
             cpus=cpus,
         )
         return await environment.attach(await environment.create(order, site, notes), site)

@@ -20,7 +20,7 @@ async def unpack(package: str, source: str, work: Path, *, needed: str = "") -> 
 
     `needed`: not the package itself, but the one that it depends on, whose name begins so. CannotBeHad.
     """
-    _, options = await apt.host_sources("bookworm", work, _PATH)
+    _, options = await apt.find_sources("bookworm", work)
     for name in ("lists/partial", "archives/partial"):
         (work / name).mkdir(parents=True)
     (work / "sources.list").write_text(f"deb [signed-by={apt.KEYRING}] {apt.DEBIAN} {source}\n")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nearmetal.lab import probe
-from nearmetal.lab.cpus.hearing import Heard, heard
+from nearmetal.lab.cpus.noise import Heard, parse_heard
 from nearmetal.lab.image import newc
 
 OWN = 'GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX_DEFAULT="quiet splash"\n'
@@ -119,7 +119,7 @@ def start(configuration: str, folder: Path, cache: Path) -> Started:
         *("-drive", f"file={disk},format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk"),
     )
     arguments, isolated, nohz_full, noise = serial.read_text().splitlines()
-    return Started(arguments.split(), isolated, nohz_full, heard(noise.encode(), "the machine"))
+    return Started(arguments.split(), isolated, nohz_full, parse_heard(noise.encode(), "the machine"))
 
 
 def _disk(configuration: str, folder: Path, kernel: Path) -> Path:

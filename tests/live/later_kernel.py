@@ -86,7 +86,7 @@ def _lay(lab: Image, work: Path, release: str) -> None:
         packed.with_suffix("").write_bytes(lzma.decompress(packed.read_bytes()))
     listed = (folder / "modules.dep").read_text().replace(".ko.xz", ".ko")
     tree = modules.parse(listed, (folder / "modules.builtin").read_text())
-    made.initrd.write_bytes(initrd.base(Path("/bin/busybox").read_bytes(), folder, tree, _NEEDED))
+    made.initrd.write_bytes(initrd.build_base(Path("/bin/busybox").read_bytes(), folder, tree, _NEEDED))
     parts = (made.tarball, made.disk, made.kernel, made.initrd)
     document = {
         **lab.manifest,

@@ -17,7 +17,7 @@ import pytest
 
 from nearmetal.by_hand import ssh_config
 from nearmetal.lab.image import Image
-from nearmetal.lab.machines import kept
+from nearmetal.lab.machines import registry
 from nearmetal.lab.machines.identity import FirstProcess
 from tests.live.remains import stays
 
@@ -396,7 +396,7 @@ def check_one_that_ends_by_itself_is_lost(told: dict[str, Any], remove: tuple[st
 
 @pytest.mark.parametrize("remove", [("down", "m"), ("clean",)])
 def test_a_machine_that_ends_by_itself_is_lost(machine: dict[str, Any], remove: tuple[str, ...]) -> None:
-    handle = kept.find("m").handle
+    handle = registry.find("m").handle
     assert handle is not None
     os.kill(FirstProcess.in_ledger(handle).pid, signal.SIGKILL)
     check_one_that_ends_by_itself_is_lost(machine, remove)
@@ -440,5 +440,5 @@ def test_a_guest(lab_image: object, tmp_path: Path) -> None:
         assert b"its keeper died" in ended.stderr
     finally:
         done("clean")
-    assert not kept.ssh_config("m").exists()
+    assert not registry.ssh_config("m").exists()
     assert stays(told["switch"].removeprefix("nm-")) == []

@@ -84,7 +84,7 @@ def docker(engine: str) -> Contained:
 
 @pytest.fixture(scope="module")
 def image(docker: Contained, lab_image: Image, wheels: Path) -> Iterator[str]:
-    arguments = {"BASE": copies.tag(lab_image), "PIP_NO_INDEX": "1"}
+    arguments = {"BASE": copies.name_copy(lab_image), "PIP_NO_INDEX": "1"}
     given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
     where = ("--network", "host", "-f", str(ROOT / "Containerfile"))
     ended = docker("build", "-t", TAG, *where, *given, str(wheels))

@@ -67,8 +67,8 @@ def has(client: Any, tag: str) -> bool:
 
 
 def test_what_an_engine_took_over_goes_with_the_image(brand: Brand, client: Any, image: Image) -> None:
-    tag = copies.taken_over(client, image)
-    assert tag == copies.taken_over(client, image) == f"nearmetal/mine:{image.digest[:12]}"
+    tag = copies.provide_copy(client, image)
+    assert tag == copies.provide_copy(client, image) == f"nearmetal/mine:{image.digest[:12]}"
     other = f"nearmetal/mine:{image.digest[:11]}"
     client.tag(tag, "nearmetal/mine", image.digest[:11])
     try:
@@ -92,7 +92,7 @@ def test_what_only_bears_its_name_stays(brand: Brand, client: Any, image: Image)
 
 
 def test_a_copy_that_is_in_use_is_left_and_told(brand: Brand, client: Any, image: Image) -> None:
-    tag = copies.taken_over(client, image)
+    tag = copies.provide_copy(client, image)
     container = client.create_container(tag, ["true"])["Id"]
     try:
         ended = called("image", "rm", "Mine")

@@ -21,8 +21,18 @@ from nearmetal.lab.borrowed.borrowed_machine import Borrowing
 from nearmetal.lab.image import Image
 from nearmetal.lab.libvirt import existing
 from nearmetal.lab.site import LocalSite
-from nearmetal.lab.ssh.ssh_site import SshSite
-from nearmetal.model import EnvironmentSpec, Finding, Handle, Machine, MachineSpec, Order, Provision, TrialStatus
+from nearmetal.model import (
+    ControlGroup,
+    EnvironmentSpec,
+    Finding,
+    Handle,
+    Machine,
+    MachineSpec,
+    Order,
+    Provision,
+    Site,
+    TrialStatus,
+)
 from nearmetal.run import pauses
 from nearmetal.run.events import Event, Step
 from nearmetal.run.machine_state import read_states
@@ -172,13 +182,13 @@ async def test_one_whose_power_is_cut_while_it_boots_is_told_so(
     domain: ExistingDomain, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not what was being done in it at that moment, once the patience with that is over."""
-    confined = Borrowing.confined
+    confine = Borrowing.confine
 
-    async def cut_off(borrowing: Borrowing, handle: Handle, there: SshSite) -> Handle:
+    async def cut_off(borrowing: Borrowing, handle: Handle, there: Site) -> ControlGroup:
         domain.network.virsh("destroy", domain.name)
-        return await confined(borrowing, handle, there)
+        return await confine(borrowing, handle, there)
 
-    monkeypatch.setattr(Borrowing, "confined", cut_off)
+    monkeypatch.setattr(Borrowing, "confine", cut_off)
     with pytest.raises(NotProvisioned, match="it has shut down while it booted"):
         await plugin.create(order(domain, "boot"), LocalSite(), notes)
     for handle in notes.handles.values():

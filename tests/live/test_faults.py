@@ -22,7 +22,7 @@ from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.clean import clean
 from nearmetal.lab.containers.engine import own_engine
 from nearmetal.lab.image import Image
-from nearmetal.lab.image.own import ImageSource, build_own
+from nearmetal.lab.image.user_image import ImageSource, build_own
 from nearmetal.lab.lock import LOCK_FILE
 from nearmetal.lab.qemu import identity
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
@@ -467,7 +467,7 @@ async def test_an_engine_that_is_killed(
 async def test_a_cache_that_is_full_while_a_snapshot_is_made(
     what: str, size: str, home: Path, tmp_path: Path, lab_image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache, waiting = home / "cache", identity.waiting
+    cache, waiting = home / "cache", identity.wait_ready
     shared = cache.resolve()
     cache.unlink()
     cache.mkdir()
@@ -482,7 +482,7 @@ async def test_a_cache_that_is_full_while_a_snapshot_is_made(
                     much.write(bytes(mmap.PAGESIZE))
         await waiting(*words)
 
-    monkeypatch.setattr(identity, "waiting", wait_filled)
+    monkeypatch.setattr(identity, "wait_ready", wait_filled)
     began = time.monotonic()
     with small_disk(cache / "snapshots", size) as small:
         with pytest.raises(HostCannot, match=r"no guest can be saved: .*(disk is full|No space left)") as told:

@@ -42,8 +42,8 @@ async def station(site: Site, address: str, bridge: str = network.BRIDGE) -> Sta
     name = f"s{address.split('.')[-1]}"
     await must(site, "ip", "netns", "add", name)
     outside = f"link add {name} type veth peer name data netns {name}\nlink set {name} master {bridge} up\n"
-    await network.batch(site, SWITCH, outside.replace(f"netns {name}", f"netns /run/netns/{name}"))
-    await network.batch(site, name, f"address add {address}/24 dev data\nlink set data mtu {trunk.DATA_MTU} up\n")
+    await network.run_batch(site, SWITCH, outside.replace(f"netns {name}", f"netns /run/netns/{name}"))
+    await network.run_batch(site, name, f"address add {address}/24 dev data\nlink set data mtu {trunk.DATA_MTU} up\n")
     return Station(site, name)
 
 
@@ -55,7 +55,7 @@ class Hosts:
 
     async def named(self, name: str) -> Site:
         site = await self.sites(name)
-        if not await network.exists(SWITCH, site):
+        if not await network.has_namespace(SWITCH, site):
             await network.create_switch(SWITCH, site, self.ledger)
         return site
 
@@ -85,7 +85,7 @@ async def hosts(lab_image: Image, tmp_path: Path) -> AsyncIterator[Hosts]:
 async def test_netem_shapes_a_link_where_the_kernel_has_it(hosts: Hosts) -> None:
     site = await hosts.named("one")
     shape = LinkSpec.from_json({"delay": 0.05, "loss": 0.25})
-    laid = await link.lay(SWITCH, shape, [], "", site, hosts.ledger, seed=1)
+    laid = await link.lay_link(SWITCH, shape, [], "", site, hosts.ledger, seed=1)
     server, client = await station(site, "10.9.0.1"), await station(site, "10.9.0.2", network.FAR_BRIDGE)
     told = await laid.verify()
     assert told.ok and told.values["by"] == "netem", told
@@ -105,9 +105,11 @@ async def test_netem_shapes_a_link_where_the_kernel_has_it(hosts: Hosts) -> None
 @pytest.mark.parametrize("tunnel", ["gre", "vxlan"])
 async def test_a_tunnel_joins_hosts(hosts: Hosts, tunnel: trunk.Tunnel) -> None:
     one, two = await hosts.named("one"), await hosts.named("two")
-    assert (await trunk.lacking(tunnel, one, two)).ok
-    ends = await trunk.ends(one, two)
-    laid = await trunk.lay("nm-guest1", tunnel, [ends], {"one": SWITCH, "two": SWITCH}, network.BRIDGE, hosts.ledger)
+    assert (await trunk.check_trunk(tunnel, one, two)).ok
+    ends = await trunk.find_ends(one, two)
+    laid = await trunk.lay_trunk(
+        "nm-guest1", tunnel, [ends], {"one": SWITCH, "two": SWITCH}, network.BRIDGE, hosts.ledger
+    )
     here, there = await station(one, "10.9.0.1"), await station(two, "10.9.0.2")
     # As large as machines send them, and not to be cut.
     size = str(trunk.DATA_MTU - 28)
@@ -115,5 +117,5 @@ async def test_a_tunnel_joins_hosts(hosts: Hosts, tunnel: trunk.Tunnel) -> None:
     told = await laid.verify()
     assert told.ok and told.values["by"] == tunnel, told
     for handle, site in zip(laid.handles, (one, two), strict=True):
-        await trunk.remove(handle, site)
+        await trunk.remove_end(handle, site)
     assert "100% packet loss" in await there.ping("10.9.0.1", "-c", "2", "-W", "1")

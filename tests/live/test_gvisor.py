@@ -157,7 +157,7 @@ async def test_it_has_a_kernel_of_its_own_and_limits_that_hold(make: Make, notes
 async def test_a_quota_holds(make: Make) -> None:
     machine = await make(MachineSpec.model_validate({"vcpus": 1, "quota": 0.5, "memory": "256MiB"}))
     assert isinstance(machine, SandboxedContainer)
-    assert await cgroup.quota(await machine.group(), machine.site) == 0.5
+    assert await cgroup.read_quota(await machine.group(), machine.site) == 0.5
 
 
 async def test_pages_cross_the_switch_both_ways(make: Make) -> None:
@@ -206,7 +206,7 @@ async def test_it_and_its_network_die_with_their_controller(
 ) -> None:
     name, options = f"{token}-orphan", {"runtime": "runsc"}
     switch = await network.create_switch(name, site, Notes())
-    port = network.port(name, 1)
+    port = network.make_port(name, 1)
     order = Order(name=name, role="server", spec=MachineSpec(), options=options, provision="boot", port=port, cpus="0")
     async with controller(order, environment.kind) as handle:
         pass

@@ -78,7 +78,7 @@ async def test_what_an_image_starts_is_measured_in_each_environment(
     try:
         found = await ran(STUDY.replace('image = "mine"', f'image = "{name}"'), home / "run")
     finally:
-        await copies.remove(image, DOCKER)
+        await copies.remove_copy(image, DOCKER)
         rm(Paths.default().cache, name)
     assert {name: (one.status, one.reason) for name, one in found.items()} == dict.fromkeys(
         ("host", "docker", "qemu"), (TrialStatus.OK, None)
@@ -96,13 +96,13 @@ async def test_a_reference_is_taken_from_an_engine_that_has_it(
     monkeypatch.setenv("DOCKER_HOST", engine)
     connected = await ContainerEngine.connect(engine)
     name = f"own-{os.getpid()}:1"
-    identity = await connected.call(container_image.provided, connected.client, str(archive), "docker")
+    identity = await connected.call(container_image.provide_image, connected.client, str(archive), "docker")
     try:
         await connected.call(connected.client.tag, identity, *name.split(":"))
-        await container_image.save(name, tmp_path / "saved.tar", DOCKER)
+        await container_image.save_image(name, tmp_path / "saved.tar", DOCKER)
         bundle = read_bundle(tmp_path / "saved.tar", REMEDY)
         assert bundle.layers and bundle.config["Entrypoint"] == ["start"] and bundle.config["User"] == "1000"
         with pytest.raises(HostCannot, match=r"(?i)no such image"):
-            await container_image.save("none-of-that-name:1", tmp_path / "none.tar", DOCKER)
+            await container_image.save_image("none-of-that-name:1", tmp_path / "none.tar", DOCKER)
     finally:
         await connected.call(connected.client.remove_image, identity, force=True)

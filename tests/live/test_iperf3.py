@@ -40,7 +40,7 @@ class Made:
         site = await self.lab.site("local")
         environment = EnvironmentSpec(kind=kind)
         handle = await self.lab.create(
-            resolve_alone(environment, SPEC), SPEC, role, str(OWN_CPU), site, links.bridge(link, role)
+            resolve_alone(environment, SPEC), SPEC, role, str(OWN_CPU), site, links.choose_bridge(link, role)
         )
         machine = await self.lab.attach(handle)
         await probe.ensure(machine)

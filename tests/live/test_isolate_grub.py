@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.cpus.hearing import Heard, heard, listening
+from nearmetal.lab.cpus.noise import Heard, build_listen_command, parse_heard
 from nearmetal.lab.image import Image
 from tests.conftest import SHARED_CACHE
 
@@ -62,9 +62,9 @@ async def test_a_guest_with_the_words_that_were_written_isolates(tmp_path: Path,
         assert (await guest.get("/proc/cmdline")).decode().split()[-len(words) :] == words
         for name in ("isolated", "nohz_full"):
             assert (await guest.get(f"/sys/devices/system/cpu/{name}")).strip() == str(grub.CPU).encode()
-        ended = await guest.exec(listening(guest.probe, [0, grub.CPU], 2.0), timeout=60)
+        ended = await guest.exec(build_listen_command(guest.probe, [0, grub.CPU], 2.0), timeout=60)
         assert ended.status == 0, ended.stderr
-        assert isolates(heard(ended.stdout, guest.name))
+        assert isolates(parse_heard(ended.stdout, guest.name))
 
 
 @pytest.mark.long

@@ -83,7 +83,7 @@ async def inherited(guest: Machine) -> str:
 async def wanted(guest: Machine) -> list[Change]:
     cpusets = await hosts.read_cpusets(guest, guest.probe, [1])
     assert (cpusets.unfit, cpusets.version) == ("", "second")
-    return tiers.at_once(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
+    return tiers.list_changes(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
 
 
 async def state(guest: Machine) -> dict[str, str]:
@@ -157,5 +157,5 @@ async def is_left_alone(guest: Machine) -> None:
     cpusets = await hosts.read_cpusets(guest, guest.probe, [1])
     assert cpusets.unfit == f"sleep ({there}) was put on CPU 1 alone, and a partition would drive it away"
     assert "by their affinities, not by a cpuset: sleep" in tiers.describe_way(cpusets)
-    changes = tiers.at_once(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
+    changes = tiers.list_changes(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
     assert "cpuset" not in {one.kind for one in changes}

@@ -13,7 +13,7 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate import standing, tiers
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
-from nearmetal.lab.cpus.hearing import heard, listening
+from nearmetal.lab.cpus.noise import build_listen_command, parse_heard
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.stage import LabStage
@@ -50,8 +50,8 @@ async def isolated(lab: Lab, stage: LabStage, level: Level) -> Readback:
 
 async def ticks(server: Machine) -> int:
     """Of CPU 1's own timer while a program wants that CPU for five seconds."""
-    ended = await server.exec(listening(server.probe, [1], 5.0), timeout=60)
-    found = heard(ended.stdout, server.name)[1].ticks
+    ended = await server.exec(build_listen_command(server.probe, [1], 5.0), timeout=60)
+    found = parse_heard(ended.stdout, server.name)[1].ticks
     assert found is not None
     return found
 
@@ -105,7 +105,7 @@ async def stands_and_dies(server: Machine) -> None:
     host = await hosts.survey_host(server)
     cpusets = await hosts.read_cpusets(server, server.probe, [1])
     assert "Linux 6.1" in cpusets.unfit and "forgets which CPUs a task asked for" in cpusets.unfit
-    wanted = tiers.at_once(host, hosts.choose_cpus("1", host), cpusets, server.probe, required=False)
+    wanted = tiers.list_changes(host, hosts.choose_cpus("1", host), cpusets, server.probe, required=False)
     await standing.isolate_cpus(wanted, server, path)
     states = {one.change.kind: one.state for one in await standing.list_standing(server, path)}
     assert states["sysctl"] == "holds"

@@ -148,10 +148,12 @@ async def test_its_memory_is_its_groups_as_that_of_any_guest(
     """A process has the pages of its program and of its files too, which are cache, and not the guest's alone."""
     machine = await make(spec(), uri=making_groups)
     pid = FirstProcess.in_ledger(notes.handles[machine.name]).pid
-    group = await cgroup.of_process(pid, site)
+    group = await cgroup.find_group(pid, site)
     cost = await machine.cost()
     assert cost is not None
-    memory = (await cgroup.cost(replace(group, memory=group.memory.removesuffix("/emulator")), site)).memory_bytes
+    memory = (
+        await cgroup.read_group_cost(replace(group, memory=group.memory.removesuffix("/emulator")), site)
+    ).memory_bytes
     assert cost.memory_bytes == pytest.approx(memory, rel=0.02)
     # What the kernel counts of a process is what it counts of a group that has no other.
     if (stat := Path(f"/sys/fs/cgroup/unified{_unified(pid)}/cpu.stat")).exists():

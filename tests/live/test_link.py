@@ -70,7 +70,7 @@ async def join(lab: Lab, spec: LinkSpec, image: Image, seed: int = 1, clients: i
     others: list[Role] = ["client"]
     for role in ("server", *others * clients):
         handle = await lab.create(
-            resolve_alone(HOST, machine), machine, role, str(OWN_CPU), site, links.bridge(spec, role)
+            resolve_alone(HOST, machine), machine, role, str(OWN_CPU), site, links.choose_bridge(spec, role)
         )
         made.append(await lab.attach(handle))
     server, *far = made
@@ -104,10 +104,10 @@ async def test_a_plain_cable_has_no_bridge(lab: Lab, lab_image: Image) -> None:
 
 @pytest.mark.parametrize("by", ["netem", "tbf", "htb", "relay"])
 async def test_a_rate_is_a_ceiling(lab: Lab, lab_image: Image, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if by != "relay" and by not in await links.disciplines(await lab.site("local")):
+    if by != "relay" and by not in await links.find_disciplines(await lab.site("local")):
         pytest.skip(f"this kernel has no {by}")
     only = AsyncMock(return_value=frozenset({by} - {"relay"}))
-    monkeypatch.setattr(links, "disciplines", only)
+    monkeypatch.setattr(links, "find_disciplines", only)
     joined = await join(lab, LinkSpec(rate=20e6), lab_image)
     assert joined.link.by == by
     await joined.serve("--body", "100000")
@@ -133,7 +133,7 @@ async def test_each_client_has_the_rate_for_itself(lab: Lab, lab_image: Image) -
 async def test_a_relay_draws_other_lots_for_another_seed(
     lab: Lab, lab_image: Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "disciplines", AsyncMock(return_value=frozenset()))
+    monkeypatch.setattr(links, "find_disciplines", AsyncMock(return_value=frozenset()))
 
     async def answered(seed: int) -> frozenset[str]:
         joined = await join(lab, LinkSpec(loss=0.3), lab_image, seed)
@@ -160,7 +160,7 @@ async def test_a_link_that_ends_is_told(lab: Lab, lab_image: Image) -> None:
 
 
 async def test_what_a_relay_cannot_read_is_told(lab: Lab, lab_image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "disciplines", AsyncMock(return_value=frozenset()))
+    monkeypatch.setattr(links, "find_disciplines", AsyncMock(return_value=frozenset()))
     joined = await join(lab, LinkSpec(delay=0.001), lab_image)
     burst = ["ping", "-q", "-l", "2000", "-c", "2000", "-i", "0.002", "-s", "1000", str(joined.server.address)]
     assert " 0% packet loss" in (await joined.client.exec(burst)).text

@@ -105,10 +105,10 @@ async def test_an_archive_takes_no_name_from_an_image_that_the_engine_has(
     theirs, operators = ids
     client.remove_image(theirs)
     try:
-        assert container_image.provided(client, str(tmp_path / "theirs.image"), brand.client) == theirs
+        assert container_image.provide_image(client, str(tmp_path / "theirs.image"), brand.client) == theirs
         assert client.inspect_image(name)["Id"] == operators
         assert [tag.removeprefix("docker.io/") for tag in client.inspect_image(theirs)["RepoTags"]] == [
-            f"nearmetal/archive:{container_image.short(theirs)}"
+            f"nearmetal/archive:{container_image.shorten_id(theirs)}"
         ]
     finally:
         for id in ids:

@@ -22,7 +22,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.qemu import accelerator, arguments, files, lacking, machine_type, monitor, privilege, template
+from nearmetal.lab.qemu import accelerator, arguments, files, machine_type, monitor, privilege, requirements, template
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialStatus
@@ -112,8 +112,8 @@ async def test_a_guest_boots_on_another_machine_type_that_has_what_it_needs(
     findings = await environment.check(asked, spec(), site)
     assert [one for one in findings if not one.ok] == []
     assert findings[-1].what == "machine type pc"
-    assert not (await machine_type.express("pc", site)).ok
-    assert (await machine_type.express("q35", site)).ok
+    assert not (await machine_type.check_express("pc", site)).ok
+    assert (await machine_type.check_express("q35", site)).ok
 
 
 async def test_a_nic_that_a_machine_type_has_no_place_for_is_told(
@@ -126,22 +126,25 @@ async def test_a_nic_that_a_machine_type_has_no_place_for_is_told(
 
 async def test_an_accelerator_on_which_a_guest_hangs_does_not_work(lab_image: Image) -> None:
     """A guest that has no time to boot looks the same as one that hangs."""
-    proof = await accelerator.prove("tcg", lab_image, 0.3, LocalSite())
+    proof = await accelerator.boot_guest("tcg", lab_image, 0.3, LocalSite())
     assert (proof.works, "hangs" in proof.detail) == (False, True)
-    nonsense = await accelerator.prove("no-such-accelerator", lab_image, 30, LocalSite())
+    nonsense = await accelerator.boot_guest("no-such-accelerator", lab_image, 30, LocalSite())
     assert (nonsense.works, "no-such-accelerator" in nonsense.detail) == (False, True)
 
 
-async def test_a_proof_whose_qemu_is_killed_is_not_remembered(lab_image: Image, tmp_path: Path) -> None:
+async def test_a_proof_whose_qemu_is_killed_is_not_remembered(
+    lab_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = LocalSite()
-    proving = asyncio.create_task(accelerator.proved("tcg", lab_image, tmp_path, site))
+    monkeypatch.setattr(accelerator, "_file", lambda site: tmp_path / "accelerators.json")
+    proving = asyncio.create_task(accelerator.find_proof("tcg", lab_image, site))
     while not (booting := [pid for pid in _children() if b"qemu" in (words := _command(pid)) and b"-kernel" in words]):
         assert not proving.done(), "its QEMU is a child of ours while it boots"
         await asyncio.sleep(0.01)
     os.kill(int(booting[0]), signal.SIGKILL)
     killed = await proving
     assert (killed.works, "ended by SIGKILL" in killed.detail) == (False, True)
-    assert (await accelerator.proved("tcg", lab_image, tmp_path, site)).works
+    assert (await accelerator.find_proof("tcg", lab_image, site)).works
 
 
 def _children() -> list[str]:
@@ -224,18 +227,18 @@ async def test_what_only_root_may_open_is_opened_for_qemu(site: LocalSite, lab_i
     folder, below = tmp_path / "machine", [tmp_path / name for name in ("nearer", "base")]
     folder.mkdir(mode=0o700)
     await must(site, "qemu-img", "create", "-q", "-f", "qcow2", str(below[1]), "64M")
-    await must(site, *arguments.made_disk("qcow2", str(below[1]), "qcow2", str(below[0])))
-    await must(site, *arguments.made_disk("qcow2", str(below[0]), "qcow2", f"{folder}/disk.qcow2"))
+    await must(site, *arguments.build_disk_command("qcow2", str(below[1]), "qcow2", str(below[0])))
+    await must(site, *arguments.build_disk_command("qcow2", str(below[0]), "qcow2", f"{folder}/disk.qcow2"))
     (folder / arguments.INITRD).write_bytes(b"no archive")
     for file in (*below, folder / arguments.INITRD):
         file.chmod(0o600)
     backing = tuple(map(str, below))
     guest = replace(GUEST, port=None, kernel=str(lab_image.kernel), backing=backing, disk_cache="none")
-    await files.hand_over(str(folder), guest, guest.privilege.owner(guest.name), site)
-    command = files.launch(guest, guest.name, arguments.saved(guest), site, "--chdir", str(folder))
+    await files.hand_folder_over(str(folder), guest, guest.privilege.owner(guest.name), site)
+    command = files.build_launch(guest, guest.name, arguments.build_saved(guest), site, "--chdir", str(folder))
     running = await site.spawn(command)
     try:
-        async with monitor.connected(site, str(folder), 30, partial(template.last_words, running)) as qemu:
+        async with monitor.open_monitor(site, str(folder), 30, partial(template.find_last_words, running)) as qemu:
             assert (await qemu.disk(str(folder))).cache == "none"
             (pid,) = monitors(guest.name)
             status = privilege.read_status(Path(f"/proc/{pid}/status").read_text())
@@ -359,9 +362,9 @@ json = "seconds"
 async def test_the_least_memory_is_enough_and_less_is_refused_before_anything_is_made(
     environment: QemuEnvironment, make: Make, site: LocalSite
 ) -> None:
-    machine = await make(spec(memory=lacking.LEAST_MEMORY, nic="e1000e"))
+    machine = await make(spec(memory=requirements.LEAST_MEMORY, nic="e1000e"))
     assert (await machine.exec(["true"])).status == 0
-    less = spec(memory=lacking.LEAST_MEMORY - 2**20)
+    less = spec(memory=requirements.LEAST_MEMORY - 2**20)
     (bad,) = [one for one in await environment.check(EnvironmentSpec(kind="qemu"), less, site) if not one.ok]
     assert (bad.what, bad.remedy, bad.fatal) == ("127 MiB of memory", "set machine.memory to 128 MiB or more", True)
 
@@ -458,7 +461,7 @@ async def main():
     token, name, cpu = sys.argv[1:]
     order = Order(
         name=name, role="server", spec=MachineSpec(accel="tcg", memory=256 * 2**20), options={}, provision="boot",
-        port=network.port(token, 9), cpus=cpu,
+        port=network.make_port(token, 9), cpus=cpu,
     )
     await plugin.create(order, LocalSite(), Out())
     await asyncio.sleep(300)
@@ -510,7 +513,7 @@ async def test_the_monitor_is_reached_however_long_the_folders_name_is(
         async def runs() -> None:
             return None
 
-        async with monitor.connected(site, handle.data["folder"], 10, runs) as qemu:
+        async with monitor.open_monitor(site, handle.data["folder"], 10, runs) as qemu:
             assert await qemu.accelerator("whpx") == "tcg"  # it is never believed
     finally:
         await environment.destroy(notes.handles[order.name], site)

@@ -58,7 +58,7 @@ def order(switch: str, number: int, wanted: MachineSpec) -> Order:
         spec=wanted,
         options={},
         provision="restore",
-        port=network.port(switch, number),
+        port=network.make_port(switch, number),
         cpus=str(OWN_CPU),
     )
 

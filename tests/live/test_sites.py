@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
-from nearmetal.lab.image import Image, placed
+from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.lab.ssh.ssh_site import SshSite
@@ -59,7 +59,7 @@ async def test_a_command_has_its_status_and_streams(either: Site) -> None:
 
 async def test_the_files_of_an_image_are_roots_alone(either: Site, lab_image: Image) -> None:
     for mode in ("anew", "755"):
-        folder = await placed.root(lab_image, either)
+        folder = await transfer.place_root(lab_image, either)
         assert (await either.exec(["stat", "-c", "%a", folder])).text == "700\n", mode
         await either.exec(["chmod", "755", folder])  # as earlier versions left it
 

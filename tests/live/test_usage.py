@@ -168,7 +168,7 @@ async def test_a_killed_sampler_is_told_and_the_rest_is_kept(
         await must(server, "kill", "-KILL", *map(bytes.decode, pids))
         await asyncio.sleep(0.5)
         observation = await watch.stop()
-        assert (await server.exec(["ls", scratch.path(server.name, "/run", "usage.jsonl")])).status != 0, (
+        assert (await server.exec(["ls", scratch.name_scratch(server.name, "/run", "usage.jsonl")])).status != 0, (
             "samples were left behind"
         )
     told = observation.counters["server-0"]

@@ -30,16 +30,16 @@ def boxed(far: FarHost, request: pytest.FixtureRequest, tmp_path: Path) -> Vagra
 
 
 async def test_the_key_that_is_accepted_is_taken_and_the_host_key_is_kept(boxed: VagrantLogin, far: FarHost) -> None:
-    way = await login.way(boxed, None)
+    way = await login.find_way(boxed, None)
     assert (way.ssh, way.key) == (f"vagrant@{far.address}:{far.port}", boxed.keys[1])
     assert way.host_key == far.host_key.export_public_key().decode().strip()
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert await login.boot_id(way) == boot_id
+    assert await login.read_boot_id(way) == boot_id
     with pytest.raises(HostCannot, match="host key"):
         other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
-        await login.boot_id(way.model_copy(update={"host_key": other}))
+        await login.read_boot_id(way.model_copy(update={"host_key": other}))
     with pytest.raises(HostCannot, match="none of your keys"):
-        await login.way(VagrantLogin(boxed.host, boxed.port, boxed.user, boxed.keys[:1], by_command=False), None)
+        await login.find_way(VagrantLogin(boxed.host, boxed.port, boxed.user, boxed.keys[:1], by_command=False), None)
 
 
 async def test_what_is_wrong_in_one_that_runs_is_told_before(
@@ -69,4 +69,4 @@ async def test_what_is_wrong_in_one_that_runs_is_told_before(
 
 async def test_nobody_there_is_told() -> None:
     with pytest.raises(HostCannot, match="nothing answers by SSH"):
-        await login.way(VagrantLogin("127.0.0.1", 9, "vagrant", (), by_command=False), None)
+        await login.find_way(VagrantLogin("127.0.0.1", 9, "vagrant", (), by_command=False), None)

@@ -57,7 +57,7 @@ def options(there: Vcenter, folder: Path, **more: Any) -> Options:
 
 
 async def must_see(vsphere: Vsphere, name: str) -> VsphereMachine:
-    seen = await vsphere.seen((await lending.found(vsphere, name)).reference)
+    seen = await vsphere.seen((await lending.find_machine(vsphere, name)).reference)
     assert seen is not None
     return seen
 
@@ -92,7 +92,7 @@ async def test_a_machine_becomes_another_and_what_it_was(vsphere: Vsphere, there
 async def test_power_and_the_address_that_comes_with_it(vsphere: Vsphere, there: Vcenter) -> None:
     seen = await must_see(vsphere, "web")
     await vsphere.start(seen.reference)
-    assert await lending.told_address(vsphere, seen) == "192.0.2.9"
+    assert await lending.wait_address(vsphere, seen) == "192.0.2.9"
     await vsphere.stop(seen.reference)
     assert not there.machines()["web"]["Running"]
     # Its tools are silent: it cannot be asked to shut down.
@@ -252,7 +252,7 @@ def no_insides(monkeypatch: pytest.MonkeyPatch) -> None:
     async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
         return []
 
-    monkeypatch.setattr(vmware, "found_inside", found_inside)
+    monkeypatch.setattr(vmware, "check_inside", found_inside)
 
 
 async def lacking(there: Vcenter, folder: Path, spec: MachineSpec = SPEC, **more: Any) -> list[Finding]:

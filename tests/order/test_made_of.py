@@ -38,14 +38,14 @@ def build(digest: str, *packages: str) -> None:
 async def test_a_name_means_the_newest_image_but_for_who_has_begun_with_another() -> None:
     build(OLD)
     build(NEW, "curl")
-    assert machine.image("lab").digest == NEW
+    assert machine.find_image("lab").digest == NEW
     with pinned({"lab": OLD}):
-        assert machine.image("lab").digest == OLD and machine.described("lab") == f"lab {OLD[:12]}"
-        assert (await asyncio.to_thread(machine.image, "lab")).digest == OLD
-        assert (await asyncio.create_task(asyncio.to_thread(machine.image, "lab"))).digest == OLD
-    assert machine.image("lab").digest == NEW
+        assert machine.find_image("lab").digest == OLD and machine.describe_image("lab") == f"lab {OLD[:12]}"
+        assert (await asyncio.to_thread(machine.find_image, "lab")).digest == OLD
+        assert (await asyncio.create_task(asyncio.to_thread(machine.find_image, "lab"))).digest == OLD
+    assert machine.find_image("lab").digest == NEW
     with pinned({"lab": "ef" * 32}), pytest.raises(HostCannot, match="the image lab efefefefefef that the run began"):
-        machine.image("lab")
+        machine.find_image("lab")
 
 
 def making(monkeypatch: pytest.MonkeyPatch, *of: str) -> None:
@@ -55,7 +55,9 @@ def making(monkeypatch: pytest.MonkeyPatch, *of: str) -> None:
     async def made(order: Order, site: Site, ledger: Recorder) -> Handle:
         handle = await create(order, site, ledger)
         is_slow = order.options.get("speed") == 0.5
-        return handle.knowing(image=MachineImage(name=next(left) if is_slow else machine.described(order.spec.image)))
+        return handle.knowing(
+            image=MachineImage(name=next(left) if is_slow else machine.describe_image(order.spec.image))
+        )
 
     monkeypatch.setattr(mock.plugin, "create", made)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import steps
-from .ordinary import SUITES, Ordinary, StepFailed
+from .ordinary import PROCESSORS, SUITES, Ordinary, StepFailed
 
 FOLDER = steps.ROOT / "build" / "rig"
 RESULTS = steps.ROOT / "validation" / "results"
@@ -24,14 +24,16 @@ def main() -> int:
     parser.add_argument("steps", nargs="*", help="take these again")
     parser.add_argument("--only", action="store_true", help="take no others than those named, in the order given")
     parser.add_argument("--suite", choices=SUITES, default="bookworm")
+    parser.add_argument("--arch", choices=PROCESSORS, default="amd64")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where disks and what came of steps lie: 4 GB")
     parser.add_argument("--port", type=int, default=2722, help="of this host's loopback, for SSH")
     parser.add_argument("--leave-up", action="store_true", help="do not power it off at the end")
     parser.add_argument("--resend", action="store_true", help="build the wheel anew; take all again, or those named")
     asked = parser.parse_args()
+    suffix = "" if asked.arch == "amd64" else f"-{asked.arch}"
     if unknown := [name for name in asked.steps if name not in steps.STEPS]:
         parser.error(f"there is no step {unknown[0]!r}: name one of {', '.join(steps.STEPS)}")
-    machine = Ordinary(asked.folder.resolve() / asked.suite, asked.suite, asked.port)
+    machine = Ordinary(asked.folder.resolve() / f"{asked.suite}{suffix}", asked.suite, asked.port, asked.arch)
     machine.build()
     done = machine.folder / "steps"
     done.mkdir(exist_ok=True)
@@ -49,7 +51,7 @@ def main() -> int:
         return take(machine, done, asked.steps, sent.read_text().partition(",")[0], only=asked.only)
     finally:
         RESULTS.mkdir(exist_ok=True)
-        kept = RESULTS / f"rig-debian-{machine.version}.txt"
+        kept = RESULTS / f"rig-debian-{machine.version}{suffix}.txt"
         kept.write_text(make_transcript(machine, done, kept.read_text() if kept.exists() else ""))
         if not asked.leave_up:
             machine.stop()
@@ -94,7 +96,8 @@ def make_transcript(machine: Ordinary, done: Path, earlier: str = "") -> str:
     A step that an earlier transcript has and that was not taken since stays, marked: it has the commit of its wheel.
     """
     before = dict(re.findall(r"^── (\w+) ──\n(.*?)(?=^── |\Z)", earlier, re.DOTALL | re.MULTILINE))
-    parts = [f"Debian {machine.version} ({machine.suite}), emulated: systemd, control groups of version 2, /dev/kvm"]
+    on = f"({machine.suite})" if machine.processor.is_pc else f"({machine.suite}) on {machine.processor.title}"
+    parts = [f"Debian {machine.version} {on}, emulated: systemd, control groups of version 2, /dev/kvm"]
     for name in ("send", *steps.STEPS):
         kept = next((file for end in ("", ".failed") if (file := done / f"{name}{end}.txt").exists()), None)
         text = kept.read_text() if kept else _mark_earlier(before.get(name, NOT_TAKEN))

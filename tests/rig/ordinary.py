@@ -15,28 +15,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from nearmetal.lab.architecture import AARCH64, HERE, X86_64, Architecture
+
+from . import foreign
 from .emulator import find_emulator
 
 SUITES: Final[Mapping[str, tuple[int, Sequence[str]]]] = {"bookworm": (12, ()), "trixie": (13, ("docker-cli",))}
 """The version of each Debian, and what its packages are called otherwise."""
 PACKAGES = (
-    *("systemd-sysv", "systemd", "udev", "linux-image-amd64", "openssh-server", "ifupdown", "dbus", "kmod"),
+    *("systemd-sysv", "systemd", "udev", "openssh-server", "ifupdown", "dbus", "kmod"),
     *("iproute2", "procps", "util-linux", "ca-certificates", "sudo", "python3", "python3-venv"),
-    *("qemu-system-x86", "qemu-utils", "mmdebstrap", "busybox-static", "e2fsprogs", "xz-utils", "zstd", "lz4"),
-    *("docker.io", "apparmor", "podman", "libvirt-daemon-system", "libvirt-clients"),
-    *("uidmap", "fuse-overlayfs", "slirp4netns", "dbus-user-session", "grub2-common", "grub-pc-bin", "dnsmasq-base"),
-    *("ethtool", "tcpdump", "sysbench", "iperf3"),
+    *("qemu-utils", "mmdebstrap", "busybox-static", "e2fsprogs", "xz-utils", "zstd", "lz4"),
+    *("docker.io", "uidmap", "ethtool", "tcpdump", "sysbench", "iperf3"),
 )
+_PACKAGES_PC = (
+    *("apparmor", "podman", "libvirt-daemon-system", "libvirt-clients"),
+    *("fuse-overlayfs", "slirp4netns", "dbus-user-session", "grub2-common", "grub-pc-bin", "dnsmasq-base"),
+)
+"""For the steps that are taken on a PC alone."""
+PROCESSORS: Final[Mapping[str, tuple[Architecture, Sequence[str]]]] = {
+    "amd64": (X86_64, ("-cpu", "max")),
+    # The fastest to emulate of those whose guests need not trap for each of their own traps: it signs no pointers.
+    "arm64": (AARCH64, ("-M", "virt,virtualization=on,gic-version=3", "-cpu", "neoverse-n1")),
+}
+"""By Debian's name, with the machine that has it and that can run guests by KVM itself."""
 DISK = 12 * 2**30
 _FIRST = 2**20
 """Bytes before the only partition: GRUB has its place there."""
-_WORDS = "console=ttyS0 net.ifnames=0 mitigations=off"
-"""Of the kernel's command line, however it is booted."""
 MEMORY = "4G"
 PAYLOAD = "/payload"
 """Where the machine finds what it was given; read only."""
 _BOOT = 900.0
 """Seconds until it has to answer; 41 on two idle CPUs."""
+_SETUP = 7200.0
+"""Seconds that it has more at its first boot, if its packages are installed then."""
 _SLACK = 90.0
 """Seconds for a login, and until a command has ended that was late."""
 _OFF = 300.0
@@ -65,10 +77,13 @@ class Ended:
 class Ordinary:
     """One such machine, with all of it in a folder."""
 
-    def __init__(self, folder: Path, suite: str, port: int) -> None:
+    def __init__(self, folder: Path, suite: str, port: int, arch: str = "amd64") -> None:
         self.folder = folder
         self.suite = suite
         self.version, self._more = SUITES[suite]
+        self.processor, self._machine = PROCESSORS[arch]
+        self._words = f"console={self.processor.console} net.ifnames=0 mitigations=off"
+        """Of the kernel's command line, however it is booted."""
         self._port = port
         self.payload = folder / "payload"
 
@@ -85,13 +100,9 @@ class Ordinary:
         if self._disk.exists():
             return
         self.payload.mkdir(parents=True, exist_ok=True)
-        packed, root = self.folder / "root.tar", self.folder / "root"
-        packages = ",".join((*PACKAGES, *self._more))
-        run("mmdebstrap", "--variant=minbase", f"--include={packages}", self.suite, str(packed))
+        root = self.folder / "root"
         shutil.rmtree(root, ignore_errors=True)
-        root.mkdir()
-        with tarfile.open(packed) as archive:
-            archive.extractall(root, filter="fully_trusted")
+        self._unpack(root)
         self._furnish(root)
         unfinished = self.folder / "disk.unfinished"
         with unfinished.open("wb") as disk:
@@ -102,13 +113,32 @@ class Ordinary:
         size = f"{(DISK - _FIRST) // 1024}k"
         run("mkfs.ext4", "-q", "-F", "-d", str(root), "-E", f"offset={_FIRST}", str(unfinished), size)
         shutil.rmtree(root)
-        packed.unlink()
         unfinished.rename(self._disk)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether programs of its processor do not run on this host."""
+        return self.processor != HERE
+
+    def _unpack(self, root: Path) -> None:
+        processor = self.processor
+        packages = [*PACKAGES, *self._more, processor.kernel, processor.qemu_package]
+        if self.is_foreign:
+            foreign.unpack(root, packages, self.suite, processor.debian)
+            (self.folder / "initrd.img").write_bytes(foreign.make_initrd(root))
+            return
+        packed = self.folder / "root.tar"
+        included = ",".join([*packages, *(_PACKAGES_PC if processor.is_pc else ())])
+        run("mmdebstrap", "--variant=minbase", f"--include={included}", self.suite, str(packed))
+        root.mkdir()
+        with tarfile.open(packed) as archive:
+            archive.extractall(root, filter="fully_trusted")
+        packed.unlink()
 
     def _furnish(self, root: Path) -> None:
         for name in ("vmlinuz", "initrd.img"):
-            (kernel,) = (root / "boot").glob(f"{name}-*")
-            shutil.copy(kernel, self.folder / name)
+            for kernel in (root / "boot").glob(f"{name}-*"):
+                shutil.copy(kernel, self.folder / name)
         key = self.folder / "key"
         if not key.exists():
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
@@ -120,33 +150,36 @@ class Ordinary:
             f"/dev/vda1 / ext4 defaults 0 1\npayload {PAYLOAD} 9p trans=virtio,ro,msize=262144 0 0\n"
         )
         (root / PAYLOAD.strip("/")).mkdir()
+        (root / "etc/network").mkdir(exist_ok=True)
         (root / "etc/network/interfaces").write_text(_INTERFACES)
-        (root / "etc/modules-load.d/rig.conf").write_text("kvm_amd\nvhost_net\n")
-        (root / "etc/default/grub").write_text(f'GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX="{_WORDS}"\n')
+        modules = ("kvm_amd", "vhost_net") if self.processor.is_pc else ("vhost_net",)
+        (root / "etc/modules-load.d/rig.conf").write_text("".join(f"{one}\n" for one in modules))
+        (root / "etc/default/grub").write_text(f'GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX="{self._words}"\n')
 
-    def boot(self, by_grub: bool = False) -> None:
+    def boot(self, by_grub: bool = False, is_online: bool = False) -> None:
         """Up to its answer by SSH: its kernel is given to it, or its disk's GRUB finds it, once that was installed.
 
-        StepFailed, with the end of its console, if it does not come up.
+        `is_online`: it reaches what this host does. StepFailed, with the end of its console, if it does not come up.
         """
         if self.is_running():
             return
-        given = ("-kernel", "vmlinuz", "-initrd", "initrd.img", "-append", f"root=/dev/vda1 rw {_WORDS}")
+        given = ("-kernel", "vmlinuz", "-initrd", "initrd.img", "-append", f"root=/dev/vda1 rw {self._words}")
+        restrict = "off" if is_online else "on"
         argv = [
-            *find_emulator(self.folder.with_name("qemu")),
-            *("-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY),
+            *find_emulator(self.folder.with_name("qemu"), self.processor),
+            *("-accel", "tcg,thread=multi", *self._machine, "-smp", "2", "-m", MEMORY),
             *(() if by_grub else given),
             *("-drive", "file=disk.img,format=raw,if=virtio,cache=unsafe"),
-            *("-nic", f"user,model=virtio-net-pci,restrict=on,hostfwd=tcp:127.0.0.1:{self._port}-:22"),
+            *("-nic", f"user,model=virtio-net-pci,restrict={restrict},hostfwd=tcp:127.0.0.1:{self._port}-:22"),
             *("-virtfs", "local,path=payload,mount_tag=payload,security_model=passthrough,readonly=on"),
             *("-display", "none", "-monitor", "none", "-serial", "file:console.log", "-pidfile", "qemu.pid"),
         ]
         with (self.folder / "qemu.out").open("wb") as said:
-            subprocess.Popen(
+            process = subprocess.Popen(
                 argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
             )
-        deadline = time.monotonic() + _BOOT
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + _BOOT + (_SETUP if self.is_foreign else 0)
+        while time.monotonic() < deadline and process.poll() is None:
             time.sleep(5)
             if self.exec("true", timeout=30).status == 0:
                 return

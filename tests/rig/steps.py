@@ -1,6 +1,7 @@
 """What is tried in the machine, a function a step, in their order. StepFailed says what came out otherwise."""
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -45,10 +46,11 @@ def send(machine: Ordinary, python: Path) -> str:
     shutil.rmtree(wheels, ignore_errors=True)
     built = machine.folder / "wheel"
     shutil.rmtree(built, ignore_errors=True)
-    run(str(python), "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built), str(ROOT))
+    build = (str(python), "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built), str(ROOT))
+    subprocess.run(build, check=True, env={**os.environ, **_name_probe(machine)})
     (wheel,) = built.glob("*.whl")
     there = {"bookworm": "3.11", "trixie": "3.13"}[machine.suite]
-    platforms = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux_2_17_x86_64")
+    platforms = (f"{one}_{machine.processor.machine}" for one in ("manylinux_2_28", "manylinux2014", "manylinux_2_17"))
     only = ["--only-binary=:all:", "--python-version", there, *(f"--platform={one}" for one in platforms)]
     pip = (str(python), "-m", "pip", "download", "-q", "--disable-pip-version-check", *only, "-d", str(wheels))
     run(*pip, f"--find-links={built}", str(wheel), *_TESTED_WITH)
@@ -59,6 +61,23 @@ def send(machine: Ordinary, python: Path) -> str:
     with tarfile.open(packed, "w") as archive:
         for name in filter(None, files.split("\0")):
             archive.add(ROOT / name, name)
+    made = f"{describe_commit()}, {wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB"
+    lab = "an image built there" if machine.is_foreign else f"image {_send_image(machine)}"
+    return f"{made}; {len(list(wheels.iterdir()))} wheels; {lab}"
+
+
+def _name_probe(machine: Ordinary) -> Mapping[str, str]:
+    """The variable by which a wheel has the probe for a processor that is not this host's."""
+    if not machine.is_foreign:
+        return {}
+    probe = ROOT / f"target/{machine.processor.machine}-unknown-linux-gnu/release/nearmetal-probe"
+    if not probe.exists():
+        raise StepFailed(f"there is no probe for it: make wheel-{machine.processor.machine}")
+    return {"NEARMETAL_PROBE": str(probe)}
+
+
+def _send_image(machine: Ordinary) -> str:
+    """The key of this host's lab image, which lies in the payload then."""
     lab = next((one for one in image.ls(Paths.default().cache) if one.name == "lab"), None)
     if lab is None:
         raise StepFailed("there is no lab image here: make image")
@@ -68,8 +87,7 @@ def send(machine: Ordinary, python: Path) -> str:
         pack = 'tar -C "$0" --numeric-owner -cf "$1" "$2" || [ $? = 1 ]'
         run("sh", "-c", pack, str(lab.folder.parent), str(images), lab.folder.name)
         (machine.payload / "image.key").write_text(lab.key)
-    made = f"{describe_commit()}, {wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB"
-    return f"{made}; {len(list(wheels.iterdir()))} wheels; image {lab.key}"
+    return lab.key
 
 
 def install(machine: Ordinary) -> str:
@@ -80,12 +98,25 @@ mountpoint -q {PAYLOAD} || mount {PAYLOAD}
 pip="/opt/nearmetal/bin/pip install -q --no-compile --no-index --find-links {PAYLOAD}/wheels"
 $pip --no-deps --force-reinstall nearmetal; $pip nearmetal
 mkdir -p /var/cache/nearmetal/images {RUNS}
-if ! cmp -s {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig; then
+if [ -e {PAYLOAD}/image.tar ] && ! cmp -s {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig; then
     tar -C /var/cache/nearmetal/images --numeric-owner -b 512 -xf {PAYLOAD}/image.tar
     cp {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig
 fi
 cd {RUNS}; {PROGRAM} --version; du -sm /opt/nearmetal"""
-    return _must(machine, script, _LONG)
+    installed = _must(machine, script, _LONG)
+    return f"{installed}\n{_build_image(machine)}" if machine.is_foreign else installed
+
+
+def _build_image(machine: Ordinary) -> str:
+    """The lab image of a machine whose processor this host does not have. It gets a network for that."""
+    machine.stop()
+    machine.boot(is_online=True)
+    try:
+        build = f"echo nameserver 10.0.2.3 >/etc/resolv.conf; time {PROGRAM} image build; rm /etc/resolv.conf"
+        return _last(_must(machine, build, 2 * _LONG))
+    finally:
+        machine.stop()
+        machine.boot()
 
 
 def examine(machine: Ordinary) -> str:

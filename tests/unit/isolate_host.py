@@ -139,7 +139,7 @@ class Pretended:
             "elapsed_ns": 500_000_000,
             "threshold_ns": 5000,
             "gaps": {"count": there, "share": there / 100 + self.listens / 1e5, "longest_ns": 1000},
-            "causes": {"interrupts": []},
+            "causes": {"interrupts": [], "local_timer": None},
         }
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:

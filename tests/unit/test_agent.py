@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nearmetal.errors import BadInput, MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab import probe
-from nearmetal.lab.reached import agent
+from nearmetal.lab.remote import agent
 from tests.agent_server import agent_machine, agent_process, agent_serving, needs_probe
 from tests.ports import free_port
 from tests.unit.test_remote import gone, written

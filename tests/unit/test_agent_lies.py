@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, TimedOut, ToolFailed
-from nearmetal.lab.reached import agent
+from nearmetal.lab.remote import agent
 from tests.agent_server import SECRET, agent_machine
 
 GREETING: dict[str, Any] = {"schema": "agent.v1", "nonce": "bm9uY2U=", "boot_id": "b", "arch": "x86_64"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.lab.machines import alive
+from nearmetal.lab.machines import liveness
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import ControlGroup, Handle, ProcessId
@@ -27,24 +27,24 @@ def idle(tmp_path: Path) -> ControlGroup:
 
 async def test_one_whose_programs_come_and_go_is_there_without_any(idle: ControlGroup) -> None:
     machine = handle(group=asdict(idle))
-    assert await alive.is_alive(machine)
+    assert await liveness.is_alive(machine)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(alive.ended(machine), 0.1)
+        await asyncio.wait_for(liveness.ended(machine), 0.1)
 
 
 async def test_a_virtual_machine_is_gone_when_its_monitor_is(idle: ControlGroup) -> None:
     machine = handle(idle)
-    assert not await alive.is_alive(machine)
-    await asyncio.wait_for(alive.ended(machine), 1)
+    assert not await liveness.is_alive(machine)
+    await asyncio.wait_for(liveness.ended(machine), 1)
     Path(idle.cpuset, "cgroup.procs").write_text(f"{os.getpid()}\n")
-    assert await alive.is_alive(machine)
+    assert await liveness.is_alive(machine)
 
 
 async def test_one_with_a_first_process_lives_by_that(idle: ControlGroup) -> None:
     first = await FirstProcess.of(os.getpid(), LocalSite())
     assert first is not None
-    assert await alive.is_alive(handle(first.life, group=asdict(idle)))
-    assert not await alive.is_alive(handle(ProcessId(first.pid, first.started + 1)))
+    assert await liveness.is_alive(handle(first.life, group=asdict(idle)))
+    assert not await liveness.is_alive(handle(ProcessId(first.pid, first.started + 1)))
 
 
 async def test_the_end_of_a_first_process_is_heard() -> None:

@@ -6,13 +6,11 @@ import sys
 import time
 from pathlib import Path
 
-from nearmetal.lab.commands.bound import BoundCommands
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.site import BoundCommands, LocalSite
 
 WRITER = """
 import asyncio, sys
-from nearmetal.lab.commands.bound import BoundCommands
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.site import BoundCommands, LocalSite
 asyncio.run(BoundCommands(LocalSite()).exec(["sh", "-c", 'echo $$ >"$0"; while :; do sleep 0.05; done', sys.argv[1]]))
 """
 LIMIT = 20.0

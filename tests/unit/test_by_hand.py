@@ -23,10 +23,10 @@ from nearmetal.by_hand.machine_request import choose_cpuset, parse_request, refu
 from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.cpus.limits import limits_found
+from nearmetal.lab.cpus.limits import check_limits
 from nearmetal.lab.image import Recipe, store
 from nearmetal.lab.lock import lock_file, try_lock
-from nearmetal.lab.machines import kept
+from nearmetal.lab.machines import registry
 from nearmetal.model import Door, EnvironmentSpec, Finding, Handle, MachineSpec, Resolved, Site
 from nearmetal.say import Say
 from tests.command_line import call, called, forked
@@ -51,7 +51,7 @@ def refused(status: int, *words: str) -> str:
 @pytest.fixture(autouse=True)
 def nothing_stays_up(home: Path) -> Iterator[None]:
     yield
-    for one in kept.everything():
+    for one in registry.everything():
         assert called("down", one.name).returncode == 0
 
 
@@ -71,11 +71,11 @@ def test_a_run_says_beforehand_who_is_up_beside_it(tmp_path: Path, monkeypatch: 
     """But for machines that are pretended: they use no CPU."""
     monkeypatch.setattr(Resolved, "is_pretended", False)
     assert forked("up", "mock", "--name", "idle").returncode == 0
-    busy = kept.everything()[0].model_copy(update={"name": "busy", "environment": "host"})
-    (kept.folder() / "busy.json").write_text(busy.model_dump_json())
+    busy = registry.everything()[0].model_copy(update={"name": "busy", "environment": "host"})
+    (registry.folder() / "busy.json").write_text(busy.model_dump_json())
     (tmp_path / "study.toml").write_text(mock_run.STUDY)
     said = called("run", str(tmp_path / "study.toml"), "-o", str(tmp_path / "run")).stdout.splitlines()
-    (kept.folder() / "busy.json").unlink()
+    (registry.folder() / "busy.json").unlink()
     assert not any("idle" in line for line in said)
     (told,) = (line for line in said if "busy" in line)
     begins = next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
@@ -98,7 +98,7 @@ def test_what_down_could_not_remove_is_told_scripts_too(
 async def test_one_that_goes_down_slowly_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     assert forked("up", "mock", "--name", "slow").returncode == 0
     monkeypatch.setattr(say, "_AT_FIRST", 0.05)
-    keeper, said = kept.find("slow").keeper, list[str]()
+    keeper, said = registry.find("slow").keeper, list[str]()
     os.kill(keeper, signal.SIGSTOP)
     asyncio.get_running_loop().call_later(0.5, os.kill, keeper, signal.SIGCONT)
     assert await remove_machine("slow", said.append) == []
@@ -155,7 +155,7 @@ def test_names_are_found_by_themselves_and_refused_when_taken() -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "ä", "a\n", "x" * 65, "-x", "--help"])
 def test_what_cannot_be_a_name(name: str) -> None:
     with pytest.raises(BadInput, match="cannot be a machine's name"):
-        kept.check_name(name)
+        registry.check_name(name)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ async def test_as_many_cpus_as_it_can_be_given_are_enough(
     monkeypatch: pytest.MonkeyPatch, kernel: str, vcpus: int, ok: bool
 ) -> None:
     async def check(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        return (await limits_found(machine, site))[:1]
+        return (await check_limits(machine, site))[:1]
 
     async def open_keeping(name: str) -> Site:
         return KeepingFree()

@@ -1,5 +1,5 @@
 from nearmetal.in_short import in_short
-from nearmetal.lab.cpus.bystanders import NAMED, still_there
+from nearmetal.lab.cpus.free_cpus import NAMED, find_bystanders
 
 
 def listed(**named: str) -> dict[str, object]:
@@ -8,10 +8,10 @@ def listed(**named: str) -> dict[str, object]:
 
 def test_programs_are_named_before_the_many_interrupt_lines_of_a_large_host() -> None:
     lines = {f"irq_{number}": f"PCI-MSIX queue {number:02}" for number in range(40)}
-    names = still_there(listed(**lines, irq_default="interrupts to come", task_7="sleep", task_8="sleep"))
+    names = find_bystanders(listed(**lines, irq_default="interrupts to come", task_7="sleep", task_8="sleep"))
     assert names[:3] == ["interrupts to come", "sleep", "PCI-MSIX queue 00"]
     assert in_short(names, NAMED).endswith("queue 07, and 32 more")
 
 
 def test_a_line_that_is_served_elsewhere_is_in_nobodys_way() -> None:
-    assert still_there(listed(irq_0="timer") | {"elsewhere": ["irq:0"]}) == []
+    assert find_bystanders(listed(irq_0="timer") | {"elsewhere": ["irq:0"]}) == []

@@ -30,8 +30,8 @@ def lay_out(root: Path, files: dict[str, str]) -> None:
 
 async def test_version_2_delegates_and_limits(root: Path) -> None:
     lay_out(root, {"cgroup.controllers": "cpuset cpu memory\n", "nearmetal-m/memory.swap.max": "max\n"})
-    group = await cgroup.create("m", SPEC, "0-1", LocalSite(), limit_memory=True)
-    assert group == cgroup.named("m", 2)
+    group = await cgroup.create_group("m", SPEC, "0-1", LocalSite(), limit_memory=True)
+    assert group == cgroup.name_group("m", 2)
     folder = root / "nearmetal-m"
     assert group.folders == (str(folder),)
     assert (root / "cgroup.subtree_control").read_text() == "+cpuset +cpu +memory\n"
@@ -42,8 +42,8 @@ async def test_version_2_delegates_and_limits(root: Path) -> None:
 
 async def test_version_1_copies_nodes_and_takes_all_cpus_when_none_are_named(root: Path) -> None:
     lay_out(root, {"cpuset/cpuset.cpus": "0-3\n", "cpuset/cpuset.mems": "0\n", "memory/x": "", "cpuacct/x": ""})
-    group = await cgroup.create("m", SPEC, "", LocalSite(), limit_memory=False)
-    assert group == cgroup.named("m", 1)
+    group = await cgroup.create_group("m", SPEC, "", LocalSite(), limit_memory=False)
+    assert group == cgroup.name_group("m", 1)
     assert (root / "cpuset/nearmetal-m/cpuset.cpus").read_text() == "0-3\n"
     assert (root / "cpuset/nearmetal-m/cpuset.mems").read_text() == "0\n"
     assert list((root / "memory/nearmetal-m").iterdir()) == []
@@ -54,30 +54,30 @@ LIMITED = SPEC.model_copy(update={"quota": 0.25, "vcpus": 2})
 
 async def test_a_quota_is_of_all_its_cpus_and_is_read_back(root: Path) -> None:
     lay_out(root, {"cgroup.controllers": "cpuset cpu memory\n"})
-    group = await cgroup.create("m", LIMITED, "0-1", LocalSite(), limit_memory=True)
+    group = await cgroup.create_group("m", LIMITED, "0-1", LocalSite(), limit_memory=True)
     assert (root / "nearmetal-m/cpu.max").read_text() == "50000 100000\n"
-    assert await cgroup.quota(group, LocalSite()) == 0.5
+    assert await cgroup.read_quota(group, LocalSite()) == 0.5
     (root / "nearmetal-m/cpu.max").write_text("max 100000\n")
-    assert await cgroup.quota(group, LocalSite()) is None
+    assert await cgroup.read_quota(group, LocalSite()) is None
 
 
 async def test_version_1_has_a_group_for_the_quota_only_where_there_is_one(root: Path) -> None:
     lay_out(root, {"cpuset/cpuset.cpus": "0-3\n", "cpuset/cpuset.mems": "0\n", "memory/x": "", "cpuacct/x": ""})
-    without = await cgroup.create("m", SPEC, "0-1", LocalSite(), limit_memory=True)
+    without = await cgroup.create_group("m", SPEC, "0-1", LocalSite(), limit_memory=True)
     assert without.cpu == "" and not (root / "cpu").exists()
-    assert await cgroup.quota(without, LocalSite()) is None
-    group = await cgroup.create("n", LIMITED, "0-1", LocalSite(), limit_memory=True)
-    assert group == cgroup.named("n", 1, has_quota=True) and str(root / "cpu/nearmetal-n") in group.folders
+    assert await cgroup.read_quota(without, LocalSite()) is None
+    group = await cgroup.create_group("n", LIMITED, "0-1", LocalSite(), limit_memory=True)
+    assert group == cgroup.name_group("n", 1, has_quota=True) and str(root / "cpu/nearmetal-n") in group.folders
     assert (root / "cpu/nearmetal-n/cpu.cfs_quota_us").read_text() == "50000\n"
-    assert await cgroup.quota(group, LocalSite()) == 0.5
+    assert await cgroup.read_quota(group, LocalSite()) == 0.5
     (root / "cpu/nearmetal-n/cpu.cfs_quota_us").write_text("-1\n")
-    assert await cgroup.quota(group, LocalSite()) is None
+    assert await cgroup.read_quota(group, LocalSite()) is None
 
 
 async def test_a_missing_controller_is_one_clear_error(root: Path) -> None:
     lay_out(root, {"cpuset/cpuset.cpus": "0\n", "cpuset/cpuset.mems": "0\n"})
     with pytest.raises(HostCannot, match="memory"):
-        await cgroup.create("m", SPEC, "0", LocalSite(), limit_memory=True)
+        await cgroup.create_group("m", SPEC, "0", LocalSite(), limit_memory=True)
 
 
 async def test_memory_is_that_of_processes_and_of_the_kernel_for_them_without_page_cache(root: Path) -> None:
@@ -97,7 +97,7 @@ async def test_memory_is_that_of_processes_and_of_the_kernel_for_them_without_pa
     second = ControlGroup(str(root / "g"), str(root / "g"), str(root / "g"), 2)
     first = ControlGroup(str(root / "cpuset/g"), str(root / "cpuacct/g"), str(root / "memory/g"), 1)
     for group, seconds, of_kernel in ((second, 1.5, 300), (first, 2.5, 700)):
-        cost = await cgroup.cost(group, LocalSite())
+        cost = await cgroup.read_group_cost(group, LocalSite())
         rollup = Path("/proc/self/smaps_rollup").read_text()
         (own,) = (int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
         assert cost.cpu_seconds == seconds
@@ -121,11 +121,11 @@ def test_memory_that_cannot_be_told_whole_is_not_told(told: str, memory: int | N
 
 def test_a_name_cannot_lead_elsewhere() -> None:
     with pytest.raises(ValueError, match="somebody else"):
-        cgroup.named("x/../../y", 1)
+        cgroup.name_group("x/../../y", 1)
 
 
 async def test_removing_what_is_not_there_is_no_error(root: Path) -> None:
-    await cgroup.remove("m", LocalSite())
+    await cgroup.remove_group("m", LocalSite())
 
 
 def test_a_process_that_ends_while_it_is_listed_is_not_whoever_asked(root: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab import cgroup
-from nearmetal.lab.cgroup_limits import GroupLimits, find_folders, limits
+from nearmetal.lab.cgroup_limits import GroupLimits, find_folders, read_limits
 from nearmetal.lab.read_lines import build_grep, parse_grep, read_lines
 from nearmetal.lab.site import LocalSite
 from tests.unit.test_cgroup import lay_out
@@ -46,7 +46,7 @@ async def test_the_first_version(root: Path) -> None:
             "freezer/m/freezer.state": "FROZEN\n",
         },
     )
-    (found,) = await limits([FIRST], LocalSite())
+    (found,) = await read_limits([FIRST], LocalSite())
     assert found == GroupLimits(
         quota=1.5,
         memory=2**20,
@@ -73,7 +73,7 @@ async def test_the_second_version(root: Path) -> None:
             "m/memory.max": "1000\n",
         },
     )
-    (found,) = await limits([SECOND], LocalSite())
+    (found,) = await read_limits([SECOND], LocalSite())
     group = f"{root}/m/inner"
     assert found == GroupLimits(
         quota=0.05,
@@ -89,7 +89,7 @@ async def test_the_second_version(root: Path) -> None:
 
 async def test_machines_are_told_apart_by_one_reading(root: Path) -> None:
     lay_out(root, {"one/memory.max": "1000\n", "other/memory.max": "2000\n"})
-    found = await limits([("0::/one",), ("0::/other",), ()], LocalSite())
+    found = await read_limits([("0::/one",), ("0::/other",), ()], LocalSite())
     assert [one.memory for one in found] == [1000, 2000, None]
 
 

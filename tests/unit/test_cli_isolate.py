@@ -13,7 +13,7 @@ import pytest
 
 from nearmetal import cli
 from nearmetal.commands import isolation, isolation_proof
-from nearmetal.isolate import prove, standing, tiers
+from nearmetal.isolate import proof, standing, tiers
 from nearmetal.lab.changes.ledger import held
 from nearmetal.model import Change
 from tests.command_line import Ended, called, forked
@@ -247,7 +247,7 @@ def test_prove_listens_before_and_after_and_leaves_nothing(box: Pretended, run: 
 
 
 def test_prove_that_is_told_to_end_leaves_nothing(box: Pretended, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, listen = box.snapshot(), prove.hear_cpu
+    before, listen = box.snapshot(), proof.hear_cpu
     came = 0
 
     async def hear(*arguments: Any) -> Any:
@@ -259,7 +259,7 @@ def test_prove_that_is_told_to_end_leaves_nothing(box: Pretended, run: Run, monk
             await asyncio.sleep(60)
         return await listen(*arguments)
 
-    monkeypatch.setattr(prove, "hear_cpu", hear)
+    monkeypatch.setattr(proof, "hear_cpu", hear)
     status, told, said = run("prove")
     assert (status, told) == (4, "") and "interrupted" in said
     assert box.snapshot() == before

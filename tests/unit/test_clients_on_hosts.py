@@ -108,6 +108,6 @@ def test_a_list_is_no_level() -> None:
 
 
 def test_tunnels_of_a_lab_have_numbers_of_their_own() -> None:
-    numbers = [trunk.number("nm-aaaaaa", index) for index in range(1000)]
+    numbers = [trunk.make_number("nm-aaaaaa", index) for index in range(1000)]
     assert len(set(numbers)) == 1000
     assert all(0 < one < 2**24 for one in numbers)

@@ -64,20 +64,20 @@ def test_showing_and_reading_are_inverse(numbers: set[int]) -> None:
 
 
 def test_servers_get_the_highest_cpus_and_clients_the_rest() -> None:
-    assert sharing.share([0, 1, 2, 3], 2, 1, None, None) == sharing.Share(("2-3",), "0-1")
-    assert sharing.share([0, 1, 2, 3, 4], 2, 2, None, None) == sharing.Share(("3-4", "1-2"), "0")
+    assert sharing.assign_cpus([0, 1, 2, 3], 2, 1, None, None) == sharing.Share(("2-3",), "0-1")
+    assert sharing.assign_cpus([0, 1, 2, 3, 4], 2, 2, None, None) == sharing.Share(("3-4", "1-2"), "0")
 
 
 def test_with_too_few_cpus_everybody_shares() -> None:
-    assert sharing.share([0, 1], 2, 1, None, None) == sharing.Share(("0-1",), "0-1")
-    assert sharing.share([0, 1], 2, 1, None, None, leave_last=True) == sharing.Share(("0-1",), "0")
-    assert sharing.share([0, 1], 2, 1, None, "0-1", leave_last=True) == sharing.Share(("0-1",), "0-1")
-    assert sharing.share([0, 1, 2], 2, 1, None, None, leave_last=True) == sharing.Share(("1-2",), "0")
-    assert sharing.share([0, 1], 1, 3, None, None) == sharing.Share(("1", "0", "1"), "0-1")
+    assert sharing.assign_cpus([0, 1], 2, 1, None, None) == sharing.Share(("0-1",), "0-1")
+    assert sharing.assign_cpus([0, 1], 2, 1, None, None, leave_last=True) == sharing.Share(("0-1",), "0")
+    assert sharing.assign_cpus([0, 1], 2, 1, None, "0-1", leave_last=True) == sharing.Share(("0-1",), "0-1")
+    assert sharing.assign_cpus([0, 1, 2], 2, 1, None, None, leave_last=True) == sharing.Share(("1-2",), "0")
+    assert sharing.assign_cpus([0, 1], 1, 3, None, None) == sharing.Share(("1", "0", "1"), "0-1")
 
 
 def test_what_the_study_names_is_taken() -> None:
-    assert sharing.share([0, 1, 2, 3], 1, 2, "0", "3") == sharing.Share(("0", "0"), "3")
+    assert sharing.assign_cpus([0, 1, 2, 3], 1, 2, "0", "3") == sharing.Share(("0", "0"), "3")
 
 
 USUAL = Layout(cores=tuple(frozenset({cpu, cpu + 4}) for cpu in range(4)))
@@ -106,11 +106,11 @@ TWO_NODES = Layout(nodes=(frozenset({0, 2, 4, 6}), frozenset({1, 3, 5, 7})))
 def test_cores_are_handed_out_whole_and_of_one_node(
     layout: Layout, vcpus: int, servers: int, expected: sharing.Share
 ) -> None:
-    assert sharing.share(list(range(8)), vcpus, servers, None, None, layout) == expected
+    assert sharing.assign_cpus(list(range(8)), vcpus, servers, None, None, layout) == expected
 
 
 def test_clients_leave_the_cores_alone_that_a_study_names_for_the_servers() -> None:
-    assert sharing.share(list(range(8)), 1, 1, "2", None, USUAL) == sharing.Share(("2",), "0-1,3-5,7")
+    assert sharing.assign_cpus(list(range(8)), 1, 1, "2", None, USUAL) == sharing.Share(("2",), "0-1,3-5,7")
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_what_the_kernel_keeps_free_goes_to_servers_first_where_that_is_asked_fo
     """No process may run there by itself, and so they are not among those that are available."""
     available = sorted({0, 1, 2, 3} - isolated) if isolated else [0, 1, 2]
     layout = Layout(isolated=frozenset(isolated))
-    assert sharing.share(available, vcpus, 1, None, None, layout, kept_free=True) == expected
-    assert not isolated & set(cpu_lists.parse(sharing.share(available, vcpus, 1, None, None, layout).servers[0]))
-    named = sharing.share(available, vcpus, 1, "0", None, layout, kept_free=True)
+    assert sharing.assign_cpus(available, vcpus, 1, None, None, layout, kept_free=True) == expected
+    assert not isolated & set(cpu_lists.parse(sharing.assign_cpus(available, vcpus, 1, None, None, layout).servers[0]))
+    named = sharing.assign_cpus(available, vcpus, 1, "0", None, layout, kept_free=True)
     assert not isolated & set(cpu_lists.parse(named.clients)), "no client is started there"
 
 
@@ -160,15 +160,15 @@ def test_the_last_cpu_of_a_server_is_one_that_the_kernel_keeps_free_while_that_c
 ) -> None:
     layout = replace(layout, isolated=frozenset(isolated))
     available = sorted(set(range(8)) - isolated)
-    assert sharing.share(available, vcpus, servers, None, None, layout, kept_free=True) == expected
+    assert sharing.assign_cpus(available, vcpus, servers, None, None, layout, kept_free=True) == expected
 
 
 def test_where_our_processes_were_let_onto_them_only_servers_that_ask_for_them_get_them() -> None:
     layout = Layout(isolated=frozenset({2, 3}))
     asked = (1, 1, None, None, layout)
-    assert sharing.share([0, 1, 2, 3], *asked, kept_free=True) == sharing.Share(("3",), "0-1")
-    assert sharing.share([0, 1, 2, 3], *asked) == sharing.Share(("1",), "0")
-    assert sharing.share([2, 3], *asked) == sharing.Share(("3",), "2"), "they were given nothing else"
+    assert sharing.assign_cpus([0, 1, 2, 3], *asked, kept_free=True) == sharing.Share(("3",), "0-1")
+    assert sharing.assign_cpus([0, 1, 2, 3], *asked) == sharing.Share(("1",), "0")
+    assert sharing.assign_cpus([2, 3], *asked) == sharing.Share(("3",), "2"), "they were given nothing else"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_where_our_processes_were_let_onto_them_they_are_used_when_the_others_ar
     available: set[int], isolated: set[int], vcpus: int, servers: int, expected: sharing.Share
 ) -> None:
     layout = Layout(isolated=frozenset(isolated))
-    assert sharing.share(sorted(available), vcpus, servers, None, None, layout) == expected
+    assert sharing.assign_cpus(sorted(available), vcpus, servers, None, None, layout) == expected
 
 
 @pytest.mark.parametrize(
@@ -201,20 +201,20 @@ def test_where_our_processes_were_let_onto_them_they_are_used_when_the_others_ar
 )
 def test_cores_that_both_sides_have_are_told(servers: tuple[str, ...], clients: str, codes: list[str]) -> None:
     share = sharing.Share(servers, clients)
-    assert [warning.code for warning in sharing.warnings(share, USUAL)] == codes
-    assert sharing.warnings(share, UNKNOWN) == []
+    assert [warning.code for warning in sharing.find_warnings(share, USUAL)] == codes
+    assert sharing.find_warnings(share, UNKNOWN) == []
 
 
 def test_it_is_told_which_cpus_have_the_cores_in_common() -> None:
-    (warning,) = sharing.warnings(sharing.Share(("4-7",), "0-3"), USUAL)
+    (warning,) = sharing.find_warnings(sharing.Share(("4-7",), "0-3"), USUAL)
     assert "a client may run on CPUs 0-3, which are threads of the same cores as" in warning.text
 
 
 def test_a_layout_is_read_as_the_kernel_tells_it() -> None:
     told = "core 0,2\ncore 1,3\ncore 0,2\ncore 1,3\nnode 0-3\nnode \n"
-    assert layouts.parsed(told) == Layout((frozenset({0, 2}), frozenset({1, 3})), (frozenset(range(4)),))
-    assert layouts.parsed("") == UNKNOWN
-    assert layouts.parsed("online 0-3\nisolated 2-3,7\n") == Layout(isolated=frozenset({2, 3}))
+    assert layouts.parse_layout(told) == Layout((frozenset({0, 2}), frozenset({1, 3})), (frozenset(range(4)),))
+    assert layouts.parse_layout("") == UNKNOWN
+    assert layouts.parse_layout("online 0-3\nisolated 2-3,7\n") == Layout(isolated=frozenset({2, 3}))
 
 
 HYBRID = "".join(f"core {first}-{first + 1}\ncore {first}-{first + 1}\n" for first in range(0, 16, 2)) + "".join(
@@ -239,24 +239,24 @@ FAST, SLOW = frozenset(range(16)), frozenset(range(16, 24))
     ],
 )
 def test_the_kinds_of_cpu_are_read_the_fastest_first(told: str, names: tuple[str, ...]) -> None:
-    assert layouts.parsed(HYBRID + told).kinds == tuple(zip(names, (FAST, SLOW), strict=True))
+    assert layouts.parse_layout(HYBRID + told).kinds == tuple(zip(names, (FAST, SLOW), strict=True))
 
 
 def test_cpus_that_are_all_alike_are_of_no_kind() -> None:
     cores = "core 0-1\ncore 2-3\n"
-    assert layouts.parsed(cores).kinds == ()
-    assert layouts.parsed(cores + "".join(f"cpu/cpu{n}/cpu_capacity:1024\n" for n in range(4))).kinds == ()
+    assert layouts.parse_layout(cores).kinds == ()
+    assert layouts.parse_layout(cores + "".join(f"cpu/cpu{n}/cpu_capacity:1024\n" for n in range(4))).kinds == ()
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 8, 20])
 @pytest.mark.parametrize("vcpus", [1, 2, 4, 8, 16])
 def test_servers_are_of_one_kind_and_clients_too_or_a_warning_tells(vcpus: int, servers: int) -> None:
-    layout = layouts.parsed(HYBRID)
-    share = sharing.share(list(range(24)), vcpus, servers, None, None, layout)
+    layout = layouts.parse_layout(HYBRID)
+    share = sharing.assign_cpus(list(range(24)), vcpus, servers, None, None, layout)
     of_servers = {cpu for text in share.servers for cpu in cpu_lists.parse(text)}
     assert len(layout.name_kinds(cpu_lists.parse(share.clients))) == 1
     mixed = len(layout.name_kinds(of_servers)) > 1
-    assert mixed == any(one.code == "cpu-kinds-mixed" for one in sharing.warnings(share, layout))
+    assert mixed == any(one.code == "cpu-kinds-mixed" for one in sharing.find_warnings(share, layout))
     if vcpus * servers <= 16:
         assert not mixed
     if -(-vcpus // 2) * servers < 8:
@@ -265,9 +265,9 @@ def test_servers_are_of_one_kind_and_clients_too_or_a_warning_tells(vcpus: int, 
 
 
 def test_a_study_that_names_cpus_of_two_kinds_is_warned() -> None:
-    layout = layouts.parsed(HYBRID)
-    share = sharing.share(list(range(24)), 2, 1, "15-16", None, layout)
-    (warning,) = sharing.warnings(share, layout)
+    layout = layouts.parse_layout(HYBRID)
+    share = sharing.assign_cpus(list(range(24)), 2, 1, "15-16", None, layout)
+    (warning,) = sharing.find_warnings(share, layout)
     assert warning.text == "servers have CPUs of several kinds: 15 (2 threads a core); 16 (1 thread a core)"
 
 
@@ -296,7 +296,7 @@ def layouts_drawn(draw: st.DrawFn) -> Layout:
 
 @given(AVAILABLE, FEW, FEW, st.one_of(st.just(UNKNOWN), layouts_drawn()))
 def test_nobody_is_given_a_cpu_that_is_not_there(available: set[int], vcpus: int, servers: int, layout: Layout) -> None:
-    share = sharing.share(sorted(available), vcpus, servers, None, None, layout)
+    share = sharing.assign_cpus(sorted(available), vcpus, servers, None, None, layout)
     assert len(share.servers) == servers
     for text in (*share.servers, share.clients):
         assert cpu_lists.parse(text)
@@ -311,13 +311,13 @@ def test_nobody_is_given_a_cpu_that_is_not_there(available: set[int], vcpus: int
 
 @given(FEW, FEW, layouts_drawn())
 def test_whole_cores_of_one_node_while_there_are_enough(vcpus: int, servers: int, layout: Layout) -> None:
-    share = sharing.share(list(range(64)), vcpus, servers, None, None, layout)
+    share = sharing.assign_cpus(list(range(64)), vcpus, servers, None, None, layout)
     threads = len(layout.cores[0])
     needed = -(-vcpus // threads)
     cores = [{layout.core(cpu) for cpu in cpu_lists.parse(text)} for text in (*share.servers, share.clients)]
     if needed * servers < len(layout.cores):
         assert sum(map(len, cores)) == len(set().union(*cores)), "nobody has a core in common with another"
-        assert sharing.warnings(share, layout) == []
+        assert sharing.find_warnings(share, layout) == []
         assert all(len(mine) == needed for mine in cores[:-1])
     if needed * servers <= len(layout.nodes[0]) // threads:
         assert all(len({layout.node(cpu) for cpu in cpu_lists.parse(text)}) == 1 for text in share.servers)
@@ -327,9 +327,9 @@ def test_whole_cores_of_one_node_while_there_are_enough(vcpus: int, servers: int
 def test_where_nothing_is_known_of_cores_each_cpu_is_one(available: set[int], vcpus: int, servers: int) -> None:
     each = Layout(tuple(frozenset({cpu}) for cpu in range(64)), (frozenset(range(64)),))
     asked = (sorted(available), vcpus, servers, None, None)
-    assert sharing.share(*asked, each) == sharing.share(*asked)
+    assert sharing.assign_cpus(*asked, each) == sharing.assign_cpus(*asked)
     highest = sorted(available, reverse=True)
-    assert cpu_lists.parse(sharing.share(*asked).servers[0]) == sorted(highest[:vcpus])
+    assert cpu_lists.parse(sharing.assign_cpus(*asked).servers[0]) == sorted(highest[:vcpus])
 
 
 NUMBERS = st.sets(st.integers(0, 7))
@@ -342,7 +342,7 @@ def test_as_many_can_be_had_as_the_checks_count(
     assume(available)
     layout = Layout(isolated=frozenset(isolated))
     usable = layout.usable(sorted(available), kept_free)
-    share = sharing.share(sorted(available), vcpus, servers, None, None, layout, kept_free)
+    share = sharing.assign_cpus(sorted(available), vcpus, servers, None, None, layout, kept_free)
     assert {len(cpu_lists.parse(text)) for text in share.servers} == {min(vcpus, len(usable))}
     assert set().union(*map(cpu_lists.parse, share.servers)) <= set(usable)
     assert cpu_lists.parse(share.clients) and set(cpu_lists.parse(share.clients)) <= available
@@ -376,7 +376,7 @@ def test_as_many_servers_end_in_what_is_kept_free_as_can(layout: Layout, on: int
     available = sorted(cpus - layout.isolated) or [0]
     usable = frozenset(layout.usable(available, kept_free=True))
     assume(vcpus * servers <= len(usable))
-    share = sharing.share(available, vcpus, servers, None, None, layout, kept_free=True)
+    share = sharing.assign_cpus(available, vcpus, servers, None, None, layout, kept_free=True)
     sets = list(map(cpu_lists.parse, share.servers))
     assert sum(map(len, sets)) == len(set().union(*sets)) == vcpus * servers, "each has its own"
     ending = [cpus[-1] in layout.isolated for cpus in sets]

@@ -6,7 +6,7 @@ from pathlib import Path
 from nearmetal.commands.dashboard import _HostWatcher
 from nearmetal.dashboard import page
 from nearmetal.dashboard.host import HostState, MachineLine
-from nearmetal.lab.machines import kept
+from nearmetal.lab.machines import registry
 from nearmetal.model import MachineSpec, TrialCounts
 from nearmetal.store import calibrations
 from nearmetal.store.calibration import Calibration
@@ -40,17 +40,17 @@ def test_machines_and_calibrations_are_seen_when_they_come_and_go(home: Path) ->
     assert "No machine of nearmetal up is up" in shown(watcher.look()).words
     assert "not calibrated" in shown(watcher.look()).words
     calibrations.keep_calibration(CALIBRATION, home / "state")
-    kept.folder().mkdir(parents=True)
-    one = kept.KeptMachine(
+    registry.folder().mkdir(parents=True)
+    one = registry.KeptMachine(
         name="mine", environment="qemu", token="1", keeper=1, keeper_started=1, made="2025-03-02T", spec=MachineSpec()
     )
-    (kept.folder() / "mine.json").write_text(one.model_dump_json())
+    (registry.folder() / "mine.json").write_text(one.model_dump_json())
     text = shown(watcher.look()).words
     assert "mine qemu, made 2025-03-02 UTC; nearmetal down mine removes it" in text
     assert "docker answers can be trusted, of 2025-03-01 12:00 UTC, 42 trials" in text
     assert watcher.look() is watcher.look(), "read once while nothing changes"
-    (kept.folder() / "mine.json").write_text("{")
-    (kept.folder() / "other.json").write_text("{")
+    (registry.folder() / "mine.json").write_text("{")
+    (registry.folder() / "other.json").write_text("{")
     assert not watcher.look().machines, "what cannot be read is for `nearmetal ls` to tell"
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.lab.commands import gathering
-from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, frames
+from nearmetal.lab.commands import background
+from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, read_frames
 from nearmetal.lab.containers.container import Container
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.site import LocalSite
@@ -32,7 +32,7 @@ async def read(content: bytes) -> tuple[bytes, bytes]:
 
 async def sorted_out(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     streams = [b"", b""]
-    async for is_complaint, piece in frames(reader):
+    async for is_complaint, piece in read_frames(reader):
         streams[is_complaint] += piece
     return streams[0], streams[1]
 
@@ -77,7 +77,7 @@ class NamingNoProcess(Client):
 async def test_a_program_that_says_too_much_and_cannot_be_ended_is_told_as_one_that_may_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gathering, "_KILL_LIMIT", 0.1)
+    monkeypatch.setattr(background, "_KILL_LIMIT", 0.1)
     given_up = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,7 +94,7 @@ async def test_a_program_that_says_too_much_and_cannot_be_ended_is_told_as_one_t
     async with await asyncio.start_unix_server(answer, socket):
         engine = ContainerEngine(f"unix://{socket}", NamingNoProcess())
         machine = Container(handle, site, engine)
-        with gathering.up_to(1_000), pytest.raises(ToolFailed, match="more than 1") as told:
+        with background.up_to(1_000), pytest.raises(ToolFailed, match="more than 1") as told:
             await machine.exec(["yes"])
         given_up.set()
     assert "it may go on running: the engine does not tell which process it is" in told.value.what

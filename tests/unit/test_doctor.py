@@ -86,8 +86,8 @@ async def test_a_disk_without_room_for_a_guest_is_a_finding(monkeypatch: pytest.
     async def refused(*_: object) -> object:
         raise OSError(errno.ENOSPC, "No space left on device", "/home/a/proof-1")
 
-    monkeypatch.setattr(doctor, "program", lambda name, package: Finding(what=name, ok=True))
-    monkeypatch.setattr("nearmetal.lab.qemu.accelerator.proved_now", refused)
+    monkeypatch.setattr(doctor, "check_program", lambda name, package: Finding(what=name, ok=True))
+    monkeypatch.setattr("nearmetal.lab.qemu.accelerator.renew_proof", refused)
     found = (await doctor._accelerators(Image("lab", "key", "digest", tmp_path)))[-1]
     assert (found.what, found.ok, found.fatal) == ("accelerator tcg", False, False)
     assert found.detail == "/home/a/proof-1: No space left on device"

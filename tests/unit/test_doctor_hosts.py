@@ -69,7 +69,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return Finding(what="qemu", ok=not lacks, detail="it is not installed" if lacks else "", remedy="apt")
 
     monkeypatch.setattr(doctor_hosts, "opener", Rack)
-    monkeypatch.setattr(trunk, "lacking", way)
+    monkeypatch.setattr(trunk, "check_trunk", way)
     monkeypatch.setattr(doctor_hosts, "_check_environment", environment)
     file = tmp_path / "lab.toml"
     file.write_text(LAB)

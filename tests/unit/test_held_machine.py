@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from nearmetal.lab.machines import held
-from nearmetal.lab.machines.held import HeldMachine
+from nearmetal.lab.machines import namespace_machine
+from nearmetal.lab.machines.namespace_machine import HeldMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, ControlGroup, Handle, ProcessId, SiteRunning
 
@@ -34,13 +34,13 @@ class Deaf:
 async def test_a_program_in_a_frozen_group_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, events: str | None, is_killed: bool
 ) -> None:
-    monkeypatch.setattr(held, "_MOMENT", 0.01)
+    monkeypatch.setattr(namespace_machine, "_MOMENT", 0.01)
     if events is not None:
         (tmp_path / "cgroup.events").write_text(events)
     group = ControlGroup(version=version, cpuset=str(tmp_path), cpuacct=str(tmp_path), memory=str(tmp_path))
     machine = HeldMachine(Handle(site="local", kind="host", name="m", life=ProcessId(1, 1)), group, LocalSite())
     deaf = Deaf()
-    stopping = asyncio.ensure_future(held._HeldRunning(machine, cast(SiteRunning, deaf)).stop())
+    stopping = asyncio.ensure_future(namespace_machine._HeldRunning(machine, cast(SiteRunning, deaf)).stop())
     if not is_killed:
         await asyncio.sleep(0.1)
         assert not stopping.done()

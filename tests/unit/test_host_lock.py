@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab import host_lock as lock
-from nearmetal.lab import others
 from nearmetal.lab.site import LocalSite
 
 
@@ -27,23 +27,23 @@ async def test_it_leaves_no_file_and_names_its_holder(tmp_path: Path, monkeypatc
     monkeypatch.setattr(lock, "FOLDER", str(folder))
     monkeypatch.setattr(lock, "HOLDER", f"NEARMETAL_HOLDER_OF_{tmp_path.name}")
     site = LocalSite()
-    await lock.hold(site)
-    assert (await lock.found(site)).ok, "it is we who have it"
+    await lock.hold_host(site)
+    assert (await lock.check_holder(site)).ok, "it is we who have it"
     held = lock._held.pop(next(iter(lock._held)))[site.boot_id, site.name]
     try:
-        assert (await lock.found(site)).ok, "by another name of the host, too"
+        assert (await lock.check_holder(site)).ok, "by another name of the host, too"
         await lock.hold_all(["local"], lambda _: _return(site))
         assert lock._held == {}, "our own run has it, and no more is needed"
-        monkeypatch.setattr(others, "_acting_for", [1])
-        assert f"(process {os.getpid()}) measures on it" in (await lock.found(site)).detail
+        monkeypatch.setattr(concurrent_runs, "_acting_for", [1])
+        assert f"(process {os.getpid()}) measures on it" in (await lock.check_holder(site)).detail
         with pytest.raises(HostCannot, match="measures on it") as refused:
-            await lock.hold(site)
+            await lock.hold_host(site)
         assert "wait until that ends" in refused.value.remedy
         with pytest.raises(HostCannot, match="measures on it"), lock.share_here():
             pass
     finally:
         await held.stop()
-    assert (await lock.found(site)).ok
+    assert (await lock.check_holder(site)).ok
     assert list(folder.iterdir()) == []
 
 
@@ -52,9 +52,9 @@ async def test_a_holder_without_a_name_is_somebody(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(lock, "HOLDER", f"NEARMETAL_HOLDER_OF_{tmp_path.name}")
     folder = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
-    assert "somebody measures on it" in (await lock.found(LocalSite())).detail
+    assert "somebody measures on it" in (await lock.check_holder(LocalSite())).detail
     os.close(folder)
-    assert (await lock.found(LocalSite())).ok
+    assert (await lock.check_holder(LocalSite())).ok
 
 
 async def test_runs_of_a_host_share_it_and_keep_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,11 +62,11 @@ async def test_runs_of_a_host_share_it_and_keep_others_out(tmp_path: Path, monke
     monkeypatch.setattr(lock, "HOLDER", f"NEARMETAL_HOLDER_OF_{tmp_path.name}")
     site = LocalSite()
     with lock.share_here(), lock.share_here():
-        await lock.hold(site)  # a run that reaches its own host by SSH
-        monkeypatch.setattr(others, "_acting_for", [1])
+        await lock.hold_host(site)  # a run that reaches its own host by SSH
+        monkeypatch.setattr(concurrent_runs, "_acting_for", [1])
         with pytest.raises(HostCannot, match=rf"\(process {os.getpid()}\) measures on it"):
-            await lock.hold(site)
-    await lock.hold(site)
+            await lock.hold_host(site)
+    await lock.hold_host(site)
     await lock._held.pop(next(iter(lock._held)))[site.boot_id, site.name].stop()
 
 

@@ -21,7 +21,7 @@ def without_keys(sources: str) -> list[str]:
 
 
 def test_the_hosts_own_mirror_of_the_suite_is_used() -> None:
-    assert without_keys(apt.pick(LISTING, "bookworm")) == [
+    assert without_keys(apt.pick_sources(LISTING, "bookworm")) == [
         "deb http://mirror.example/debian/ bookworm main",
         "deb http://mirror.example/debian/ bookworm-updates main",
         "deb http://mirror.example/debian-security/ bookworm-security main",
@@ -33,15 +33,15 @@ def test_warnings_and_a_cdrom_among_the_sources_are_passed_over() -> None:
         "W: Target Packages (main/binary-amd64/Packages) is configured multiple times in /etc/apt/sources.list:1\n"
         "cdrom:[Debian GNU/Linux 12.1.0 _Bookworm_ - Official amd64]/ bookworm main\n\n"
     )
-    assert apt.pick(noise + LISTING, "bookworm") == apt.pick(LISTING, "bookworm")
-    assert apt.pick(noise, "bookworm") == ""
+    assert apt.pick_sources(noise + LISTING, "bookworm") == apt.pick_sources(LISTING, "bookworm")
+    assert apt.pick_sources(noise, "bookworm") == ""
 
 
 @pytest.mark.parametrize(
     "listing", ["", "http://mirror.example/ubuntu/ noble main\n", LISTING.replace("bookworm ", "x ")]
 )
 def test_a_host_without_the_suite_offers_nothing(listing: str) -> None:
-    assert apt.pick(listing, "bookworm") == ""
+    assert apt.pick_sources(listing, "bookworm") == ""
 
 
 def test_proxies_and_checks_are_taken_over_and_nothing_else() -> None:
@@ -53,7 +53,7 @@ Acquire::Check-Valid-Until "false";
 Acquire::Languages:: "none";
 Acquire::IndexTargets::deb::Packages::Optional "0";
 """
-    assert apt.options(dump) == [
+    assert apt.pick_options(dump) == [
         'Acquire::http::Proxy "http://proxy.example:3142";',
         'Acquire::Check-Valid-Until "false";',
     ]

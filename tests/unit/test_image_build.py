@@ -22,7 +22,7 @@ async def test_a_disk_that_fills_up_is_one_clear_error_and_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/cache/vmlinux")
 
     monkeypatch.setattr("nearmetal.lab.image.tools.require", lambda: None)
-    monkeypatch.setattr(bootstrap, "debian", fill)
+    monkeypatch.setattr(bootstrap, "make_debian", fill)
     with pytest.raises(HostCannot, match="No space left on device") as raised:
         await build(Recipe(), tmp_path, lambda line: None)
     assert raised.value.where == "/cache/vmlinux"

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from nearmetal.errors import HostCannot, NearmetalError, ToolFailed
-from nearmetal.lab.image.kernel import vmlinux
+from nearmetal.lab.image.kernel import find_vmlinux
 
 ELF = b"\x7fELF" + bytes(range(256)) * 64
 
@@ -51,20 +51,20 @@ def compress_by(program: str, *options: str) -> Callable[[bytes], bytes]:
     ],
 )
 def test_the_payload_is_found_and_decompressed(compress) -> None:  # type: ignore[no-untyped-def]
-    assert vmlinux(bzimage(with_length(compress(ELF))), "vmlinuz") == ELF
+    assert find_vmlinux(bzimage(with_length(compress(ELF))), "vmlinuz") == ELF
 
 
 def test_no_setup_sectors_means_four() -> None:
     image = bytearray(bzimage(with_length(lzma.compress(ELF)), sectors=4))
     image[0x1F1] = 0
-    assert vmlinux(bytes(image), "vmlinuz") == ELF
+    assert find_vmlinux(bytes(image), "vmlinuz") == ELF
 
 
 @pytest.mark.parametrize(
     ("image", "error", "says"),
     [
-        (b"", ToolFailed, "not an x86 kernel"),
-        (b"MZ" + bytes(4096), ToolFailed, "not an x86 kernel"),
+        (b"", ToolFailed, "not a kernel image for x86-64"),
+        (b"MZ" + bytes(4096), ToolFailed, "not a kernel image for x86-64"),
         (bzimage(with_length(lzma.compress(ELF)))[:2400], ToolFailed, "cut short"),
         (bzimage(with_length(lzma.compress(b"no ELF"))), ToolFailed, "no ELF kernel"),
         (bzimage(b"\xfd7zXZ\0" + b"rubbish" * 9), ToolFailed, "does not decompress"),
@@ -75,5 +75,5 @@ def test_no_setup_sectors_means_four() -> None:
 )
 def test_what_is_no_kernel_is_said(image: bytes, error: type[NearmetalError], says: str) -> None:
     with pytest.raises(error, match=says) as raised:
-        vmlinux(image, "vmlinuz-6.1")
+        find_vmlinux(image, "vmlinuz-6.1")
     assert raised.value.where == "vmlinuz-6.1"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab.image.modules import listed, parse, unsigned
+from nearmetal.lab.image.modules import list_modules, parse, strip_signature
 from nearmetal.lab.image.recipe import Modules, ModuleSet
 
 DEPENDENCIES = """\
@@ -45,7 +45,7 @@ def test_what_is_listed_loads_in_the_order_of_its_needs() -> None:
         network=ModuleSet(("virtio_net",), {"8086:100e": ("failover",)}),
         guest=(),
     )
-    document = json.loads(listed(tree, wanted, "/modules"))
+    document = json.loads(list_modules(tree, wanted, "/modules"))
     assert document["buses"] == ["/modules/kernel/drivers/virtio/virtio.ko"]
     assert document["disks"] == {"always": [], "by_device": {}}, "what is built in has no file"
     names = [path.rsplit("/", 1)[1] for path in document["network"]["always"]]
@@ -57,5 +57,5 @@ def test_a_signature_is_taken_off_and_nothing_else() -> None:
     signature, signer, key = b"S" * 300, b"signer", b"key"
     about = bytes([0, 0, 2, len(signer), len(key), 0, 0, 0]) + len(signature).to_bytes(4, "big")
     signed = b"\x7fELF module" + signer + key + signature + about + b"~Module signature appended~\n"
-    assert unsigned(signed) == b"\x7fELF module"
-    assert unsigned(b"\x7fELF module") == b"\x7fELF module"
+    assert strip_signature(signed) == b"\x7fELF module"
+    assert strip_signature(b"\x7fELF module") == b"\x7fELF module"

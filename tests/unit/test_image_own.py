@@ -18,7 +18,7 @@ import pytest
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import machine
 from nearmetal.lab.image import Image, ImageSource, Process, build_own, rm, store
-from nearmetal.lab.image.own import read_process
+from nearmetal.lab.image.user_image import read_process
 from tests.own_image import Member, busybox, docker_archive, entry, layer, oci_layout, packed_folder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="refused earlier without root")
@@ -320,7 +320,7 @@ def test_an_image_starts_what_its_configuration_says() -> None:
 
 
 def test_an_image_is_asked_what_it_starts(monkeypatch: pytest.MonkeyPatch, lab: Image) -> None:
-    monkeypatch.setattr(machine, "image", lambda name: lab)
+    monkeypatch.setattr(machine, "find_image", lambda name: lab)
     with pytest.raises(HostCannot, match="has no entry point and no command") as caught:
         machine.find_process("mine")
     assert "start = [" in caught.value.remedy

@@ -11,13 +11,13 @@ import pytest
 
 from nearmetal.errors import BadInput, HostCannot, MachineLost
 from nearmetal.isolate import host as hosts
-from nearmetal.isolate import prove, standing, tiers
+from nearmetal.isolate import proof, standing, tiers
 from nearmetal.isolate.host import Bystanders, Host, HostCpu
 from nearmetal.lab import clean
 from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.kinds import GRUB_DROP_IN
 from nearmetal.lab.changes.ledger import held, outstanding
-from nearmetal.lab.cpus.hearing import Heard
+from nearmetal.lab.cpus.noise import Heard
 from nearmetal.model import Change, Commands
 
 from .isolate_host import BOOT_ID, CPU, PROBE, Pretended
@@ -37,8 +37,8 @@ def path() -> Path:
 
 async def changes(box: Commands, strict: bool = False, boot: bool = False) -> list[Change]:
     host = await hosts.survey_host(box)
-    first = [tiers.by_boot_loader([1])] if boot else []
-    return [*first, *tiers.at_once(host, [1], await hosts.read_cpusets(box, PROBE, [1]), PROBE, strict)]
+    first = [tiers.make_boot_change([1])] if boot else []
+    return [*first, *tiers.list_changes(host, [1], await hosts.read_cpusets(box, PROBE, [1]), PROBE, strict)]
 
 
 def cpus(*siblings: tuple[int, ...]) -> Host:
@@ -102,7 +102,7 @@ async def test_each_change_is_told_in_words(box: Pretended) -> None:
     host = await hosts.survey_host(box)
     there = await hosts.find_bystanders(box, PROBE, [1])
     cpusets = await hosts.read_cpusets(box, PROBE, [1])
-    words = [tiers.in_words(one, host, there, cpusets) for one in await changes(box, boot=True)]
+    words = [tiers.describe_change(one, host, there, cpusets) for one in await changes(box, boot=True)]
     assert words[0].startswith("the boot loader adds isolcpus=1 nohz_full=1 rcu_nocbs=1")
     assert words[1].startswith("kernel.timer_migration from 1 to 0")
     assert "to performance" in words[-3] and "ignore_ce: to 1" in words[-2]
@@ -144,7 +144,7 @@ async def test_a_boot_takes_along_all_but_what_the_boot_loader_was_told(box: Pre
     assert [one.change.kind for one in await standing.list_standing(box, path)] == ["boot"]
 
     with pytest.raises(HostCannot, match="isolated already"):
-        await standing.isolate_cpus([tiers.by_boot_loader([0])], box, path)
+        await standing.isolate_cpus([tiers.make_boot_change([0])], box, path)
     assert (await standing.isolate_cpus(await changes(box, boot=True), box, path)).refused == ()
     assert standing.isolated_cpus(await standing.held_changes(box, path)) == "1"
     assert {one.state for one in await standing.list_standing(box, path)} == {"holds"}
@@ -189,7 +189,7 @@ async def test_what_is_refused_after_a_boot_leaves_what_the_boot_loader_was_told
 
 
 async def test_off_does_not_boot_a_host_again(box: Pretended, path: Path) -> None:
-    await standing.isolate_cpus([tiers.by_boot_loader([1])], box, path)
+    await standing.isolate_cpus([tiers.make_boot_change([1])], box, path)
     box.files["/proc/cmdline"] = "quiet isolcpus=1 nohz_full=1 rcu_nocbs=1\n"
     assert [one.outcome for one in await standing.release_cpus(box, path)] == ["restored"]
 
@@ -258,10 +258,10 @@ async def test_where_a_cpuset_is_fit_programs_are_moved_by_it(box: Pretended, pa
     assert (cpuset.kind, bystanders.kind) == ("cpuset", "bystanders")
     host, there = await hosts.survey_host(box), await hosts.find_bystanders(box, PROBE, [1])
     cpusets = await hosts.read_cpusets(box, PROBE, [1])
-    assert tiers.in_words(cpuset, host, there, cpusets) == (
+    assert tiers.describe_change(cpuset, host, there, cpusets) == (
         "1 threads of programs go to a control group without CPU 1, which 1 other control groups lose"
     )
-    assert tiers.in_words(bystanders, host, there, cpusets).startswith("1 threads and 1 interrupt lines")
+    assert tiers.describe_change(bystanders, host, there, cpusets).startswith("1 threads and 1 interrupt lines")
     await standing.isolate_cpus(await changes(box), box, path)
     assert set(box.tasks.values()) == {"0"}
     held = await standing.held_changes(box, path)
@@ -341,40 +341,40 @@ def listened(lost: float, ticks: int | None = 100) -> Heard:
 async def test_rounds_begin_in_turns_with_either() -> None:
     order: list[str] = []
 
-    def listen(name: str) -> prove.Listen:
+    def listen(name: str) -> proof.Listen:
         async def hear() -> Heard:
             order.append(name)
             return listened(0.5 if name == "without" else 0.1)
 
         return hear
 
-    pairs = await prove.run_rounds(3, listen("without"), listen("isolated"))
+    pairs = await proof.run_rounds(3, listen("without"), listen("isolated"))
     assert order == ["without", "isolated", "isolated", "without", "without", "isolated"]
     assert [(one.without.share, one.isolated.share) for one in pairs] == [(0.5, 0.1)] * 3
 
 
-def pairs(differences: Sequence[float]) -> list[prove.ListeningRound]:
-    return [prove.ListeningRound(listened(0.5), listened(0.5 + difference)) for difference in differences]
+def pairs(differences: Sequence[float]) -> list[proof.ListeningRound]:
+    return [proof.ListeningRound(listened(0.5), listened(0.5 + difference)) for difference in differences]
 
 
 def test_a_difference_has_an_interval_and_a_verdict() -> None:
     random = np.random.default_rng(1)
     noise = random.uniform(0.0, 0.01, 8)
     for shift, verdict in ((-0.2, "quieter"), (0.2, "noisier"), (-0.005, "undecided")):
-        found = prove.find_differences(pairs([shift + one for one in noise]))["lost"]
-        assert prove.find_verdict(found) == verdict
+        found = proof.find_differences(pairs([shift + one for one in noise]))["lost"]
+        assert proof.find_verdict(found) == verdict
         assert found.interval is not None
         assert found.interval[0] <= found.estimate <= found.interval[1]
 
 
 def test_too_few_rounds_decide_nothing() -> None:
-    found = prove.find_differences(pairs([-0.2, -0.21, -0.22]))["lost"]
-    assert (found.interval, prove.find_verdict(found)) == (None, "undecided")
+    found = proof.find_differences(pairs([-0.2, -0.21, -0.22]))["lost"]
+    assert (found.interval, proof.find_verdict(found)) == (None, "undecided")
 
 
 def test_ticks_that_were_not_always_told_are_left_out() -> None:
     some = [
-        prove.ListeningRound(listened(0.5), listened(0.1, ticks=None)),
-        prove.ListeningRound(listened(0.5), listened(0.1)),
+        proof.ListeningRound(listened(0.5), listened(0.1, ticks=None)),
+        proof.ListeningRound(listened(0.5), listened(0.1)),
     ]
-    assert set(prove.find_differences(some)) == {"lost", "gaps", "longest"}
+    assert set(proof.find_differences(some)) == {"lost", "gaps", "longest"}

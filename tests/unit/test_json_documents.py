@@ -317,7 +317,7 @@ def of_images_built(ask: Asked) -> None:
 
 def of_images_boxed(ask: Asked) -> None:
     images(ask)
-    ask.patch.setattr(box, "write", lambda image, file: file.write_bytes(image.digest.encode()))
+    ask.patch.setattr(box, "write_box", lambda image, file: file.write_bytes(image.digest.encode()))
     ask("image", "box", "-o", ask.folder / "lab.box")
 
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from nearmetal.lab.commands import process
-from nearmetal.lab.machines import stillness
-from nearmetal.lab.machines.stillness import StillnessChange, Stops
+from nearmetal.lab.machines import pauses
+from nearmetal.lab.machines.pauses import StillnessChange, Stops
 from tests.waiting import until, wait_until
 
 
@@ -30,7 +30,7 @@ from tests.waiting import until, wait_until
     ],
 )
 def test_events_tell_for_how_long_something_stood_still(events: list[tuple[float, bool]], seconds: float) -> None:
-    assert stillness.between([StillnessChange(at, stands) for at, stands in events], 10, 20) == seconds
+    assert pauses.between([StillnessChange(at, stands) for at, stands in events], 10, 20) == seconds
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_events_tell_for_how_long_something_stood_still(events: list[tuple[float
     ],
 )
 def test_that_it_goes_on_counts_behind_a_stop_alone(events: list[tuple[float, bool]], seconds: float) -> None:
-    heard = stillness.behind_stops([StillnessChange(at, stands) for at, stands in events])
-    assert stillness.between(heard, 10, 20) == seconds
+    heard = pauses.behind_stops([StillnessChange(at, stands) for at, stands in events])
+    assert pauses.between(heard, 10, 20) == seconds
 
 
 def test_a_stop_that_is_over_before_it_is_told_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,14 +66,14 @@ def test_qemu_itself_carries_the_packets_as_it_does_without_libvirt() -> None:
     """On KVM libvirt would leave that to the host's kernel (vhost), and the two would be other machines."""
     card = one(described(replace(GUEST, accel="kvm")), "devices/interface")
     assert one(card, "driver").attrib == {"name": "qemu"}
-    assert not any("vhost" in word for word in arguments.command(replace(GUEST, accel="kvm")))
+    assert not any("vhost" in word for word in arguments.build_command(replace(GUEST, accel="kvm")))
     assert described(replace(GUEST, nic="e1000e")).find("devices/interface/driver") is None
 
 
 def test_vcpus_without_a_cpu_each_are_not_pinned() -> None:
     assert described(cpus="1").findall("cputune/vcpupin") == []
     assert described(cpus="").find("cputune") is None
-    assert domain.pinned(2, "4,6") == {0: 4, 1: 6} and domain.pinned(2, "4") == {}
+    assert domain.pin_vcpus(2, "4,6") == {0: 4, 1: 6} and domain.pin_vcpus(2, "4") == {}
 
 
 def test_hostile_words_stay_text() -> None:

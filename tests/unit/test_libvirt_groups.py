@@ -23,7 +23,7 @@ SCOPE = "/sys/fs/cgroup/machine.slice/machine-qemu\\x2d1\\x2dnm\\x2da.scope"
     ],
 )
 def test_a_threads_group_is_below_that_of_the_domain(of_process: str, of_domain: str) -> None:
-    assert groups.above_threads(ControlGroup(of_process, "/a/emulator", "/b", 1)) == ControlGroup(
+    assert groups.find_domain_group(ControlGroup(of_process, "/a/emulator", "/b", 1)) == ControlGroup(
         of_domain, "/a", "/b", 1
     )
 

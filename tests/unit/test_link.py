@@ -27,7 +27,7 @@ ALL = frozenset({"netem", "tbf", "htb"})
     ],
 )
 def test_the_kernel_shapes_what_it_can(spec: LinkSpec, kernel_has: frozenset[str], by: Shaper) -> None:
-    assert link.shaper(spec, kernel_has) == by
+    assert link.choose_shaper(spec, kernel_has) == by
 
 
 def test_the_words_of_each_shaper() -> None:
@@ -48,21 +48,30 @@ def test_the_words_of_each_shaper() -> None:
         (slow, "netem", [f"{root} netem limit 1001 delay 1000us reorder 5% rate 1000000bit"]),
     )
     for spec, by, commands in expected:
-        assert [" ".join(words) for words in link.discipline(spec, by, "far0")] == commands
-    assert link.relay(slow, 7) == ["--seed", "7", "--delay", "1000us", "--reorder", "5%", "--rate", "1000000bit/s"]
-    assert link.relay(DELAYED, 8) == ["--seed", "8", "--delay", "5000us", "--jitter", "1000us", "--loss", "1%"]
+        assert [" ".join(words) for words in link.build_discipline(spec, by, "far0")] == commands
+    assert link.build_relay(slow, 7) == [
+        "--seed",
+        "7",
+        "--delay",
+        "1000us",
+        "--reorder",
+        "5%",
+        "--rate",
+        "1000000bit/s",
+    ]
+    assert link.build_relay(DELAYED, 8) == ["--seed", "8", "--delay", "5000us", "--jitter", "1000us", "--loss", "1%"]
 
 
 def test_what_a_long_wire_holds_is_no_queue() -> None:
     """netem drops what is under way when its limit is reached: 60 Mbit/s over 300 ms is 1,487 frames."""
-    (words,) = link.discipline(LinkSpec(rate=60e6, delay=0.25, jitter=0.05), "netem", "far0")
+    (words,) = link.build_discipline(LinkSpec(rate=60e6, delay=0.25, jitter=0.05), "netem", "far0")
     assert words[words.index("limit") + 1] == "2487"
 
 
 def test_where_machines_hang() -> None:
-    assert [link.bridge(LinkSpec(), role) for role in ("server", "client")] == ["switch", "switch"]
-    assert [link.bridge(RATE, role) for role in ("server", "client")] == ["switch", "clients"]
+    assert [link.choose_bridge(LinkSpec(), role) for role in ("server", "client")] == ["switch", "switch"]
+    assert [link.choose_bridge(RATE, role) for role in ("server", "client")] == ["switch", "clients"]
     own = LinkSpec(rate=1e6, each=True)
-    assert [link.bridge(own, role) for role in ("server", "client")] == ["switch", None]
-    assert [link.bridge(LinkSpec(each=True), role) for role in ("server", "client")] == ["switch", "switch"]
-    assert [link.bridge(LinkSpec(switch="direct"), role) for role in ("server", "client")] == [None, None]
+    assert [link.choose_bridge(own, role) for role in ("server", "client")] == ["switch", None]
+    assert [link.choose_bridge(LinkSpec(each=True), role) for role in ("server", "client")] == ["switch", "switch"]
+    assert [link.choose_bridge(LinkSpec(switch="direct"), role) for role in ("server", "client")] == [None, None]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.containers.image import lacking
+from nearmetal.lab.containers.image import check_image
 from nearmetal.lab.qemu import own_disk
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh.login import refuse_unusable
@@ -36,13 +36,13 @@ def of_authorities(path: str) -> str:
 
 
 def of_an_image_for_containers(path: str) -> str:
-    found = lacking(None, path, "x86_64", "docker")
+    found = check_image(None, path, "x86_64", "docker")
     assert not found.ok
     return f"{found.what}: {found.detail}"
 
 
 def of_a_disk(path: str) -> str:
-    (found, *_) = asyncio.run(own_disk.findings(MachineSpec(image=path), "boot", LocalSite()))
+    (found, *_) = asyncio.run(own_disk.check_image(MachineSpec(image=path), "boot", LocalSite()))
     assert not found.ok
     return f"{found.what}: {found.detail}"
 

@@ -13,7 +13,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import doctor, others
+from nearmetal.lab import concurrent_runs, doctor
 from nearmetal.lab.lock import measuring
 from nearmetal.model import Resolved
 from nearmetal.run.events import Event
@@ -44,15 +44,15 @@ def another(home: Path) -> Iterator[int]:
 
 
 def test_another_home_is_seen_for_as_long_as_its_process_lives(tmp_path: Path) -> None:
-    assert others.other() is None
+    assert concurrent_runs.other() is None
     with another(tmp_path / "one") as process:
-        assert others.other() == process
+        assert concurrent_runs.other() == process
         with measuring():
-            assert others.other() == process
+            assert concurrent_runs.other() == process
             with another(tmp_path / "two") as second:
-                assert others.other() in (process, second)
+                assert concurrent_runs.other() in (process, second)
     with measuring():
-        assert others.other() is None, "nobody is another to itself"
+        assert concurrent_runs.other() is None, "nobody is another to itself"
     file = tmp_path / "nearmetal-measuring"
     assert file.stat().st_mode & 0o777 == 0o666, "everybody's"
 
@@ -87,25 +87,25 @@ def test_locks_of_any_user_are_not_believed(tmp_path: Path, monkeypatch: pytest.
     with measuring():
         pass  # it is made
     with locked(file, 0, 0, 65534) as stranger, another(tmp_path / "one") as process:
-        assert others.other() == process, "behind a lock on everything it is still seen"
+        assert concurrent_runs.other() == process, "behind a lock on everything it is still seen"
     # Who names a folder of locks also believes those of containers that are not seen.
-    monkeypatch.setattr(others, "_path", lambda: file)
+    monkeypatch.setattr(concurrent_runs, "_path", lambda: file)
     monkeypatch.delenv("NEARMETAL_LOCKS")
     own = Path("/proc/self/ns/pid").stat().st_ino << 22
     with locked(file, 0, 0, 65534):
-        assert others.other() is None
+        assert concurrent_runs.other() is None
     with locked(file, own + stranger + 1, 1, 65534):
-        assert others.other() is None, "nobody has this number"
+        assert concurrent_runs.other() is None, "nobody has this number"
     with subprocess.Popen([sys.executable, "-c", "input()", "nearmetal"], stdin=subprocess.PIPE) as innocent:
         with locked(file, own + innocent.pid, 1, 65534):
-            assert others.other() is None, "it runs nearmetal, and does not measure"
+            assert concurrent_runs.other() is None, "it runs nearmetal, and does not measure"
         innocent.kill()
 
 
 @pytest.mark.live
 def test_one_with_the_same_process_id_in_a_container_is_seen(tmp_path: Path) -> None:
-    told = "from nearmetal.lab import others; from nearmetal.lab.lock import measuring"
-    told += "\nwith measuring(): print(others.other())"
+    told = "from nearmetal.lab import concurrent_runs; from nearmetal.lab.lock import measuring"
+    told += "\nwith measuring(): print(concurrent_runs.other())"
     inside = ("unshare", "--pid", "--fork", sys.executable, "-c")
     env = {**os.environ, "NEARMETAL_HOME": str(tmp_path / "one")}
     with subprocess.Popen([*inside, HELD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -120,11 +120,11 @@ def test_one_with_the_same_process_id_in_a_container_is_seen(tmp_path: Path) -> 
 def test_where_the_hosts_file_cannot_be_had_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path / "nowhere"))
     with another(tmp_path / "one"), measuring():
-        assert others.other() is None
+        assert concurrent_runs.other() is None
     (tmp_path / "nearmetal-measuring").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path))
     with measuring():
-        assert others.other() is None
+        assert concurrent_runs.other() is None
     assert not (tmp_path / "elsewhere").exists(), "no link is followed"
 
 
@@ -140,12 +140,12 @@ def test_no_link_is_followed_to_a_file_that_is_there(
     monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path / one))
     with another(tmp_path / "home"):
         monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path / other))
-        assert others.other() is None
+        assert concurrent_runs.other() is None
 
 
 def test_all_of_a_host_have_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NEARMETAL_LOCKS")
-    assert others._path() == Path("/run/lock/nearmetal-measuring")
+    assert concurrent_runs._path() == Path("/run/lock/nearmetal-measuring")
 
 
 def test_two_of_one_home_are_kept_apart(home: Path) -> None:

@@ -21,7 +21,7 @@ from docker.errors import ImageNotFound
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import machine
 from nearmetal.lab.containers import image as container_image
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.qemu import own_disk
 from nearmetal.lab.site import LocalSite, must
@@ -42,7 +42,7 @@ def test_a_name_of_ours_has_neither_slash_nor_colon(image: str, is_own: bool) ->
 
 def test_a_machine_of_the_hosts_is_made_of_ours_alone() -> None:
     with pytest.raises(HostCannot, match="machines of this kind are made of nothing else"):
-        machine.image("debian:12")
+        machine.find_image("debian:12")
 
 
 # ── Disks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -58,7 +58,7 @@ def disk(*partitions: str, boot_code: bytes = b"\xeb\x63", signature: bytes = b"
 
 @pytest.mark.parametrize("good", [disk(), disk(X86_ROOT), disk("21686148-6449-6e6f-744e-656564454649", X86_ROOT)])
 def test_nothing_speaks_against_a_disk_that_a_pc_boots(good: bytes) -> None:
-    assert own_disk.problem_of(good) is None
+    assert own_disk.find_problem(good) is None
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_nothing_speaks_against_a_disk_that_a_pc_boots(good: bytes) -> None:
     ],
 )
 def test_what_speaks_against_one_is_told(head: bytes, problem: str) -> None:
-    assert problem in (own_disk.problem_of(head) or "")
+    assert problem in (own_disk.find_problem(head) or "")
 
 
 async def told(path: Path | str, provision: Any = "boot", **settings: Any) -> list[tuple[str, str]]:
     """What is found wrong, with its detail."""
     spec = MachineSpec(image=str(path), **settings)
-    findings = await own_disk.findings(spec, provision, LocalSite())
+    findings = await own_disk.check_image(spec, provision, LocalSite())
     assert all(finding.remedy for finding in findings if not finding.ok)
     return [(finding.what, finding.detail) for finding in findings if not finding.ok]
 
@@ -96,7 +96,7 @@ async def test_a_disk_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
     good = await qcow2(tmp_path / "good.qcow2", disk(X86_ROOT))
     assert await told(good) == []
     assert await told(tmp_path / "good.raw") == []
-    assert await own_disk.parts(str(good), LocalSite()) == Parts("", "", str(good), "qcow2")
+    assert await own_disk.find_parts(str(good), LocalSite()) == Parts("", "", str(good), "qcow2")
     ((_, missing),) = await told(tmp_path / "none.qcow2")
     assert missing == "there is no such file"
     ((_, reference),) = await told("debian:12")
@@ -123,7 +123,7 @@ async def test_a_disk_that_has_the_guest_read_another_file_is_refused(tmp_path: 
     assert "secret" in detail
     # What the file is may have changed since the check.
     with pytest.raises(HostCannot, match="secret"):
-        await own_disk.parts(str(path), LocalSite())
+        await own_disk.find_parts(str(path), LocalSite())
 
 
 async def test_a_damaged_disk_is_told(tmp_path: Path) -> None:
@@ -150,9 +150,11 @@ async def test_a_damaged_disk_is_told(tmp_path: Path) -> None:
 
 def test_of_what_is_wrong_with_a_disk_the_first_is_told_whole() -> None:
     corrupt = "qcow2: Image is corrupt: L2 table offset 0x1; further non-fatal corruption events will be suppressed"
-    assert own_disk.first_of(f"{corrupt}\nqemu-img: Check failed: {'word ' * 100}\n") == f"{corrupt} (and 1 more)"
-    assert own_disk.first_of("qemu-img: Check failed\n") == "Check failed"
-    assert own_disk.first_of("") == "qemu-img does not say how"
+    assert (
+        own_disk.shorten_problems(f"{corrupt}\nqemu-img: Check failed: {'word ' * 100}\n") == f"{corrupt} (and 1 more)"
+    )
+    assert own_disk.shorten_problems("qemu-img: Check failed\n") == "Check failed"
+    assert own_disk.shorten_problems("") == "qemu-img does not say how"
 
 
 async def test_a_command_that_has_to_succeed_tells_its_last_words_whole() -> None:
@@ -170,14 +172,14 @@ async def test_what_only_a_kernel_of_ours_can_do_is_refused(tmp_path: Path) -> N
 
 def test_cloud_init_is_told_who_may_come_in_and_what_cards_are_called(tmp_path: Path) -> None:
     keys = lab_keys(tmp_path)
-    files = own_disk.seed("nm-a-1", PORT, keys)
+    files = own_disk.make_seed("nm-a-1", PORT, keys)
     assert files["user-data"].startswith(b"#cloud-config\n")
     user = json.loads(files["user-data"].partition(b"\n")[2])
     assert user["users"][0]["ssh_authorized_keys"] == [keys.client.public.decode()]
     assert asyncssh.import_private_key(user["ssh_keys"]["ed25519_private"]) == keys.host.loaded()
     cards = json.loads(files["network-config"])["ethernets"]
     assert cards["data"]["addresses"] == ["10.111.0.7/16"] and cards["data"]["set-name"] == "data"
-    assert "data" not in json.loads(own_disk.seed("nm-a-1", None, keys)["network-config"])["ethernets"]
+    assert "data" not in json.loads(own_disk.make_seed("nm-a-1", None, keys)["network-config"])["ethernets"]
     assert json.loads(files["meta-data"])["instance-id"] == "nm-a-1"
 
 
@@ -201,8 +203,8 @@ class NoEngine:
 def test_an_archive_says_for_which_architecture_it_is(tmp_path: Path) -> None:
     listed = [{"Config": "abc.json", "RepoTags": ["own:1"], "Layers": []}]
     good = archive(tmp_path / "good.tar", manifest_json=listed, abc_json={"architecture": "amd64"})
-    assert container_image.lacking(NoEngine(), str(good), "x86_64", "docker").ok
-    other = container_image.lacking(NoEngine(), str(good), "aarch64", "docker")
+    assert container_image.check_image(NoEngine(), str(good), "x86_64", "docker").ok
+    other = container_image.check_image(NoEngine(), str(good), "aarch64", "docker")
     assert not other.ok and "architecture amd64" in other.detail and "linux/arm64" in other.remedy
 
 
@@ -217,22 +219,22 @@ def test_an_archive_says_for_which_architecture_it_is(tmp_path: Path) -> None:
 def test_what_is_no_archive_of_an_image_is_told(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "bad.tar"
     path.write_bytes(content)
-    found = container_image.lacking(NoEngine(), str(path), "x86_64", "podman")
+    found = container_image.check_image(NoEngine(), str(path), "x86_64", "podman")
     assert not found.ok and found.detail == f"this is no archive of an image: {why}"
     assert found.remedy == "make it by: podman save -o FILE IMAGE"
     with pytest.raises(BadInput):
-        container_image.provided(NoEngine(), str(path), "podman")
+        container_image.provide_image(NoEngine(), str(path), "podman")
 
 
 @pytest.mark.parametrize("files", [{}, {"manifest_json": {}}, {"manifest_json": [{"Config": "none.json"}]}])
 def test_an_archive_of_something_else_is_told(tmp_path: Path, files: dict[str, Any]) -> None:
     other = archive(tmp_path / "other.tar", **{"other_json": 1, **files})
-    found = container_image.lacking(NoEngine(), str(other), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(other), "x86_64", "docker")
     assert "it has no manifest.json that names" in found.detail
 
 
 def test_an_archive_that_is_not_there_is_told(tmp_path: Path) -> None:
-    found = container_image.lacking(NoEngine(), str(tmp_path / "none.tar"), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(tmp_path / "none.tar"), "x86_64", "docker")
     assert found.detail == "there is no such file"
 
 
@@ -269,7 +271,7 @@ def test_an_engine_is_given_the_image_of_an_archive_without_its_names(tmp_path: 
         repositories={"debian": {"12": "abc"}},
     )
     engine = TakesImages()
-    assert container_image.provided(engine, str(named), "docker") == "sha256:abc"
+    assert container_image.provide_image(engine, str(named), "docker") == "sha256:abc"
     assert engine.named == ("sha256:abc", "nearmetal/archive", "abc")
     with tarfile.open(fileobj=io.BytesIO(engine.given)) as tar:
         given = {name: json.load(tar.extractfile(name) or io.BytesIO()) for name in tar.getnames()}
@@ -294,9 +296,9 @@ def test_an_archive_that_ends_too_early_is_told_before_it_is_sent(
     tmp_path: Path, files: dict[str, Any], cut: int
 ) -> None:
     path = archive(tmp_path / "cut.tar", **files)
-    assert container_image.lacking(NoEngine(), str(path), "x86_64", "docker").ok
+    assert container_image.check_image(NoEngine(), str(path), "x86_64", "docker").ok
     os.truncate(path, cut)
-    found = container_image.lacking(NoEngine(), str(path), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(path), "x86_64", "docker")
     assert not found.ok and found.detail.startswith("this archive is damaged: ")
     assert found.remedy == "make it by: docker save -o FILE IMAGE"
 
@@ -306,13 +308,13 @@ def test_what_bzip2_packed_is_damaged_where_it_ends_too_early(tmp_path: Path, cu
     packed = bz2.compress(archive(tmp_path / "good.tar", **IMAGE).read_bytes())
     path = tmp_path / "cut.tar.bz2"
     path.write_bytes(packed[: int(cut if cut > 1 else cut * len(packed))])
-    found = container_image.lacking(NoEngine(), str(path), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(path), "x86_64", "docker")
     assert not found.ok and found.detail.startswith("this archive is damaged: ")
 
 
 def test_an_archive_without_a_layer_that_it_names_is_told_before_it_is_sent(tmp_path: Path) -> None:
     without = archive(tmp_path / "image.tar", **{name: IMAGE[name] for name in ("manifest_json", "abc_json")})
-    found = container_image.lacking(NoEngine(), str(without), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(without), "x86_64", "docker")
     assert not found.ok and "it has no manifest.json that names" in found.detail
 
 
@@ -327,7 +329,7 @@ def test_a_compressed_archive_that_is_damaged_is_told(tmp_path: Path, form: str,
     content = {"gz": gzip, "bz2": bz2, "xz": lzma}[form].compress(archive(tmp_path / "good.tar", **files).read_bytes())
     begin = content[: int(len(content) * kept)]
     bad.write_bytes(begin + b"\x55" * (len(content) - len(begin)) if is_whole else begin)
-    found = container_image.lacking(NoEngine(), str(bad), "x86_64", "docker")
+    found = container_image.check_image(NoEngine(), str(bad), "x86_64", "docker")
     assert not found.ok and "archive" in found.detail + found.remedy
     with pytest.raises(BadInput):
-        container_image.provided(TakesImages(), str(bad), "docker")
+        container_image.provide_image(TakesImages(), str(bad), "docker")

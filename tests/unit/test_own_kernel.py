@@ -63,7 +63,7 @@ def test_it_is_unpacked_once(file: Path, image: Image, monkeypatch: pytest.Monke
     made = own_kernel._prepare(str(file), image, "")
     assert (made / "vmlinux").read_bytes() == ELF
     assert json.loads((made / "kernel.json").read_text()) == {"release": RELEASE, "banner": BANNER}
-    monkeypatch.setattr(kernel, "vmlinux", lambda *_: pytest.fail("it was unpacked again"))
+    monkeypatch.setattr(kernel, "find_vmlinux", lambda *_: pytest.fail("it was unpacked again"))
     assert own_kernel._prepare(str(file), image, "") == made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.lab.qemu.arguments import CONTROL_MAC, GuestSpec, command, kernel_command_line
+from nearmetal.lab.qemu.arguments import CONTROL_MAC, GuestSpec, build_command, kernel_command_line
 from tests.guests import GUEST, PORT
 
 
@@ -16,22 +16,22 @@ def values(words: list[str], option: str) -> list[str]:
 
 
 def test_the_resources_are_those_ordered() -> None:
-    words = command(GUEST)
+    words = build_command(GUEST)
     assert values(words, "-smp") == ["cpus=2,sockets=1,cores=2,threads=1"]
     assert values(words, "-m") == ["536870912B"]
     assert values(words, "-accel") == ["tcg,thread=multi"]
-    assert values(command(replace(GUEST, accel="kvm")), "-accel") == ["kvm"]
+    assert values(build_command(replace(GUEST, accel="kvm")), "-accel") == ["kvm"]
 
 
 def test_cpu_model_and_disk_are_those_ordered() -> None:
-    words = command(replace(GUEST, cpu_model="Haswell", disk="ide", disk_format="raw", disk_cache="none"))
+    words = build_command(replace(GUEST, cpu_model="Haswell", disk="ide", disk_format="raw", disk_cache="none"))
     assert values(words, "-cpu") == ["Haswell"]
     assert values(words, "-drive") == [
         "if=none,id=root,file=disk.raw,format=raw,cache=none,werror=report,rerror=report"
     ]
     assert "ide-hd,drive=root" in values(words, "-device")
     with pytest.raises(BadInput, match="no name that QEMU knows"):
-        command(replace(GUEST, cpu_model="max,pmu=on"))
+        build_command(replace(GUEST, cpu_model="max,pmu=on"))
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ def test_cpu_model_and_disk_are_those_ordered() -> None:
     [("virtio-net", "virtio-net-pci"), ("e1000", "e1000"), ("vmxnet3", "vmxnet3"), ("igb", "igb")],
 )
 def test_the_data_network_has_the_nic_ordered_on_the_tap(nic: str, device: str) -> None:
-    words = command(replace(GUEST, nic=nic))
+    words = build_command(replace(GUEST, nic=nic))
     assert f"{device},netdev=data,mac={PORT.mac},romfile=" in values(words, "-device")
     assert "tap,id=data,fd={tap0}" in values(words, "-netdev")
 
 
 def test_without_a_port_there_is_only_the_control_network() -> None:
-    words = command(replace(GUEST, port=None))
+    words = build_command(replace(GUEST, port=None))
     assert len(values(words, "-netdev")) == 1
     assert "nearmetal.data" not in " ".join(words)
 
 
 def test_the_control_network_is_on_loopback_and_leads_nowhere() -> None:
-    (control,) = (value for value in values(command(GUEST), "-netdev") if value.startswith("user,"))
+    (control,) = (value for value in values(build_command(GUEST), "-netdev") if value.startswith("user,"))
     assert "restrict=on" in control.split(",")
     assert "hostfwd=tcp:127.0.0.1:0-:22" in control.split(",")
 
@@ -68,7 +68,7 @@ def test_the_kernel_is_told_who_it_is_and_what_was_ordered_comes_last() -> None:
 
 def test_only_an_emulated_processor_does_not_pretend_to_copy_fast() -> None:
     def model(guest: GuestSpec) -> str:
-        words = command(guest)
+        words = build_command(guest)
         return words[words.index("-cpu") + 1]
 
     assert model(GUEST) == "max,-erms,-fsrm"
@@ -87,4 +87,4 @@ def test_what_an_emulator_needs_no_other_kernel_is_told(word: str) -> None:
 def test_a_name_cannot_smuggle_in_another_option(field: str, name: str) -> None:
     smuggled: dict[str, Any] = {field: name}
     with pytest.raises(BadInput, match="no name that QEMU knows"):
-        command(replace(GUEST, **smuggled))
+        build_command(replace(GUEST, **smuggled))

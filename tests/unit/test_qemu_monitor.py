@@ -10,6 +10,7 @@ import pytest
 from qemu.qmp import QMPClient
 
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
+from nearmetal.lab.architecture import HERE
 from nearmetal.lab.qemu import monitor
 from nearmetal.lab.qemu.arguments import SOCKETS
 from nearmetal.lab.site import LocalSite
@@ -24,13 +25,13 @@ USERNET = """Hub -1 (control):\r
 
 
 def test_the_forwarded_port_is_read() -> None:
-    assert monitor.forwarded_port(USERNET, 22) == 39631
-    assert monitor.forwarded_port(USERNET, 1022) == 39632
+    assert monitor.find_port(USERNET, 22) == 39631
+    assert monitor.find_port(USERNET, 1022) == 39632
 
 
 def test_an_answer_without_it_is_shown() -> None:
     with pytest.raises(ToolFailed, match="nonsense"):
-        monitor.forwarded_port("nonsense", 22)
+        monitor.find_port("nonsense", 22)
 
 
 async def test_threads_are_pinned_one_to_one_or_not_at_all() -> None:
@@ -48,10 +49,10 @@ async def test_threads_are_pinned_one_to_one_or_not_at_all() -> None:
     ready.wait(30)
     (number,) = seen["id"]
     try:
-        assert await monitor.pin(LocalSite(), [number], [cpus[-1]]) == {0: cpus[-1]}
+        assert await monitor.pin_threads(LocalSite(), [number], [cpus[-1]]) == {0: cpus[-1]}
         assert os.sched_getaffinity(number) == {cpus[-1]}
-        assert await monitor.pin(LocalSite(), [number], []) == {}
-        assert await monitor.pin(LocalSite(), [number], [cpus[0], cpus[-1]]) == {}
+        assert await monitor.pin_threads(LocalSite(), [number], []) == {}
+        assert await monitor.pin_threads(LocalSite(), [number], [cpus[0], cpus[-1]]) == {}
         assert os.sched_getaffinity(number) == {cpus[-1]}
     finally:
         done.set()
@@ -68,13 +69,32 @@ async def test_a_qemu_that_was_stopped_is_not_waited_for_for_ever(monkeypatch: p
         await monitor.Monitor(cast(QMPClient, Stopped())).go()
 
 
+@pytest.mark.parametrize(
+    ("defined", "lacking"), [({"unavailable-features": ["x2apic"]}, ("x2apic",)), ({}, ())], ids=["x86", "arm"]
+)
+async def test_a_qemu_need_not_say_what_a_cpu_lacks(defined: dict[str, object], lacking: tuple[str, ...]) -> None:
+    kind = f"max{HERE.cpu_type}"
+    answers: dict[str, object] = {
+        "query-cpus-fast": [{"qom-path": "/cpu", "cpu-index": 0}],
+        "qom-get": kind,
+        "query-cpu-definitions": [{"typename": "other"}, {"typename": kind, **defined}],
+    }
+
+    class Answering:
+        async def execute(self, command: str, arguments: object) -> object:
+            return answers[command]
+
+    model = await monitor.Monitor(cast(QMPClient, Answering())).cpu_model()
+    assert (model.name, model.lacking) == ("max", lacking)
+
+
 async def test_a_qemu_that_ends_tells_why(tmp_path: Path) -> None:
     async def ended() -> str:
         return "no such device"
 
     (tmp_path / SOCKETS).mkdir()
     with pytest.raises(NotProvisioned, match="ended at once: no such device"):
-        async with monitor.connected(LocalSite(), str(tmp_path), 5, ended):
+        async with monitor.open_monitor(LocalSite(), str(tmp_path), 5, ended):
             pass
 
 
@@ -84,5 +104,5 @@ async def test_a_qemu_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Pat
 
     (tmp_path / SOCKETS).mkdir()
     with pytest.raises(NotProvisioned, match=r"within 0\.05 s"):
-        async with monitor.connected(LocalSite(), str(tmp_path), 0.05, runs):
+        async with monitor.open_monitor(LocalSite(), str(tmp_path), 0.05, runs):
             pass

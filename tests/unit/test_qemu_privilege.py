@@ -11,7 +11,7 @@ import pytest
 
 from nearmetal.config import LIMITS
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.qemu import arguments, files, needs, privilege
+from nearmetal.lab.qemu import arguments, files, least_privilege, privilege
 from nearmetal.lab.qemu.privilege import LEAST, NARROW, READ_ALL, WIDE, WRITE_ALL, Privilege
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, SharedFolder, Site
@@ -34,7 +34,7 @@ class Host:
     def __init__(self, lacking: Mapping[str, tuple[str, ...]], users: str = WHOLE, takes_sandbox: bool = True) -> None:
         self.lacking, self.users, self.takes_sandbox = lacking, users, takes_sandbox
         self.tried = 0
-        needs._known.clear()
+        least_privilege._known.clear()
 
     async def get(self, path: str) -> bytes:
         assert path == "/proc/self/uid_map"
@@ -51,7 +51,7 @@ class Host:
         return ended(0, "".join(found).encode())
 
     async def find(self, *more: str, accel: str = "tcg", share: SharedFolder | None = None) -> Privilege:
-        return await needs.find("/opt/qemu", accel, cast(Site, self), more, share)
+        return await least_privilege.find_privilege("/opt/qemu", accel, cast(Site, self), more, share)
 
 
 # ── What it cannot do without ────────────────────────────────────────────────────────────────────────────────────────
@@ -115,7 +115,7 @@ async def test_it_is_tried_as_the_user_that_it_will_be(tmp_path: Path) -> None:
     open_file = "/etc/hostname"
 
     async def kept(*more: str) -> tuple[str, ...]:
-        return (await needs.find("sh", "tcg", LocalSite(), ("-sandbox", "on", *more))).kept
+        return (await least_privilege.find_privilege("sh", "tcg", LocalSite(), ("-sandbox", "on", *more))).kept
 
     assert await kept("-bios", open_file) == ()
     assert await kept("-bios", str(closed / "bios")) == (READ_ALL,)
@@ -139,7 +139,7 @@ def test_each_guest_has_a_user_of_its_own_that_nobody_else_has() -> None:
 
 def test_qemu_is_started_as_that_user_with_the_files_that_others_own() -> None:
     guest = replace(GUEST, backing=("/cache/root.qcow2",), privilege=Privilege(groups=(7,), kept=(READ_ALL,)))
-    words = files.launch(guest, "nm-a-1", ["qemu"], cast(Site, LocalSite()), "--chdir", "/m")
+    words = files.build_launch(guest, "nm-a-1", ["qemu"], cast(Site, LocalSite()), "--chdir", "/m")
     user = LEAST.user("nm-a-1")
     text = " ".join(words)
     assert (
@@ -149,18 +149,18 @@ def test_qemu_is_started_as_that_user_with_the_files_that_others_own() -> None:
 
 def test_a_disk_is_laid_over_what_was_opened_for_it() -> None:
     guest = replace(GUEST, backing=("/snapshot/disk", "/cache/root.qcow2"))
-    words = " ".join(arguments.command(guest))
-    assert arguments.opened(guest) == [GUEST.kernel, "/snapshot/disk", "/cache/root.qcow2"]
+    words = " ".join(arguments.build_command(guest))
+    assert arguments.list_opened(guest) == [GUEST.kernel, "/snapshot/disk", "/cache/root.qcow2"]
     assert "-kernel /proc/self/fd/{file0} " in words
     assert "-add-fd fd={file1},set=0 -add-fd fd={file2},set=1 " in words
     assert ",backing.file.filename=/dev/fdset/0,backing.backing.file.filename=/dev/fdset/1," in words
     own = replace(guest, kernel="", backing=("/mine.qcow2",))
-    assert "-add-fd fd={file0},set=0 " in " ".join(arguments.command(own))
+    assert "-add-fd fd={file0},set=0 " in " ".join(arguments.build_command(own))
 
 
 def test_the_filter_is_on_unless_this_qemu_has_none() -> None:
-    assert f"-sandbox {privilege.SANDBOX} " in " ".join(arguments.command(GUEST))
-    assert "-sandbox" not in arguments.command(replace(GUEST, privilege=Privilege(sandbox="")))
+    assert f"-sandbox {privilege.SANDBOX} " in " ".join(arguments.build_command(GUEST))
+    assert "-sandbox" not in arguments.build_command(replace(GUEST, privilege=Privilege(sandbox="")))
 
 
 # ── What is read back ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -48,7 +48,7 @@ def test_guests_that_differ_only_in_who_they_are_share_a_snapshot(image: Image, 
     keys = lab_keys(tmp_path)
     elsewhere = PORT.model_copy(update={"mac": "02:00:00:00:00:08", "address": "10.111.0.8", "outside": "port8"})
     other = replace(GUEST, name="nm-b-2", port=elsewhere)
-    assert template.key(other, image, keys) == template.key(GUEST, image, keys)
+    assert template.find_key(other, image, keys) == template.find_key(GUEST, image, keys)
 
 
 @pytest.mark.parametrize(
@@ -67,29 +67,32 @@ def test_guests_that_differ_only_in_who_they_are_share_a_snapshot(image: Image, 
 )
 def test_every_other_difference_takes_another(differing: GuestSpec, image: Image, tmp_path: Path) -> None:
     keys = lab_keys(tmp_path)
-    assert template.key(differing, image, keys) != template.key(GUEST, image, keys)
+    assert template.find_key(differing, image, keys) != template.find_key(GUEST, image, keys)
 
 
 def test_another_image_probe_or_key_takes_another(
     image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {template.key(GUEST, image, lab_keys(tmp_path / name)) for name in ("one", "another")}
+    found = {template.find_key(GUEST, image, lab_keys(tmp_path / name)) for name in ("one", "another")}
     os.utime(image.disk, (1, 1))
-    found.add(template.key(GUEST, image, lab_keys(tmp_path / "one")))
+    found.add(template.find_key(GUEST, image, lab_keys(tmp_path / "one")))
     monkeypatch.setattr(probe, "sha256", lambda: "another")
-    found.add(template.key(GUEST, image, lab_keys(tmp_path / "one")))
+    found.add(template.find_key(GUEST, image, lab_keys(tmp_path / "one")))
     assert len(found) == 4
 
 
 def test_nothing_of_who_is_ordered_is_saved() -> None:
-    words = " ".join(arguments.saved(template.of(GUEST)))
+    words = " ".join(arguments.build_saved(template.describe_template(GUEST)))
     assert not any(word in words for word in (GUEST.name, PORT.mac, PORT.address, PORT.outside))
 
 
 @pytest.mark.parametrize("nic", ["virtio-net", "e1000", "vmxnet3"])
 def test_a_restored_guest_has_the_devices_of_the_saved_one_and_its_own_name(nic: str) -> None:
     guest = replace(GUEST, nic=nic)
-    saved, restored = arguments.saved(template.of(guest)), arguments.restored(template.restored(guest, SAVED))
+    saved, restored = (
+        arguments.build_saved(template.describe_template(guest)),
+        arguments.build_restored(template.describe_restored(guest, SAVED)),
+    )
 
     def devices(words: list[str]) -> list[str]:
         return [word for option, word in pairwise(words) if option == "-device"]
@@ -100,7 +103,7 @@ def test_a_restored_guest_has_the_devices_of_the_saved_one_and_its_own_name(nic:
 
 
 def test_a_nic_that_keeps_its_mac_is_looked_for_by_it_after_a_restart() -> None:
-    by_nic = {nic: template.restored(replace(GUEST, nic=nic), SAVED).port for nic in ("e1000", "vmxnet3")}
+    by_nic = {nic: template.describe_restored(replace(GUEST, nic=nic), SAVED).port for nic in ("e1000", "vmxnet3")}
     assert {nic: port.mac for nic, port in by_nic.items() if port} == {
         "e1000": identity.NOBODY.mac,
         "vmxnet3": PORT.mac,
@@ -118,7 +121,7 @@ def _qemu(image: Image) -> Path:
 
 
 async def make(key: str, image: Image) -> Snapshot:
-    async with snapshot.making(), snapshot.unfinished(key, image.disk) as unfinished:
+    async with snapshot.lock_making(), snapshot.make_snapshot(key, image.disk) as unfinished:
         for part in unfinished.parts:
             part.write_bytes(b"content")
         unfinished.program.symlink_to(_qemu(image))
@@ -141,20 +144,20 @@ async def test_the_qemu_behind_a_script_counts_as_well_as_the_script(image: Imag
     script.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
     script.chmod(0o755)
     program.write_bytes(b"one")
-    wanted = template.key(replace(GUEST, vmm=str(script)), image, lab_keys(tmp_path))
-    async with snapshot.making(), snapshot.unfinished(wanted, image.disk) as unfinished:
+    wanted = template.find_key(replace(GUEST, vmm=str(script)), image, lab_keys(tmp_path))
+    async with snapshot.lock_making(), snapshot.make_snapshot(wanted, image.disk) as unfinished:
         for part in unfinished.parts:
             part.write_bytes(b"content")
         unfinished.program.symlink_to(program)
     assert snapshot.find(wanted) is not None
     program.write_bytes(b"another")
-    assert template.key(replace(GUEST, vmm=str(script)), image, lab_keys(tmp_path)) == wanted
+    assert template.find_key(replace(GUEST, vmm=str(script)), image, lab_keys(tmp_path)) == wanted
     assert snapshot.find(wanted) is None
 
 
 async def test_what_failed_in_the_making_is_not_there(image: Image) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with snapshot.making(), snapshot.unfinished(KEY, image.disk) as unfinished:
+        async with snapshot.lock_making(), snapshot.make_snapshot(KEY, image.disk) as unfinished:
             unfinished.memory.write_bytes(b"half")
             raise ZeroDivisionError
     assert snapshot.find(KEY) is None
@@ -197,7 +200,7 @@ async def test_those_that_were_used_last_are_kept(image: Image) -> None:
         os.utime(made.manifest, (number + 1, number + 1))
     first = snapshot.find(key(0))
     assert first is not None
-    snapshot.touch(first)
+    snapshot.note_use(first)
     await make(key(snapshot.KEPT), image)
     assert [number for number in range(snapshot.KEPT + 1) if snapshot.find(key(number)) is None] == [1]
 
@@ -206,7 +209,7 @@ async def test_those_of_an_image_that_is_gone_and_what_was_cut_short_are_removed
     await make(key(1), image)
     (snapshot.folder() / f"{snapshot.UNFINISHED}{key(2)[:16]}").mkdir()
     image.disk.unlink()
-    async with snapshot.making():
+    async with snapshot.lock_making():
         assert [one.name for one in snapshot.folder().iterdir()] == [".lock"]
 
 
@@ -227,7 +230,7 @@ async def test_what_was_cut_short_is_swept_unless_somebody_is_at_work(image: Ima
     await make(key(1), image)
     half = snapshot.folder() / f"{snapshot.UNFINISHED}{key(2)[:16]}"
     half.mkdir()
-    async with snapshot.used():
+    async with snapshot.use_snapshots():
         snapshot.sweep()
         assert half.exists()
     snapshot.sweep()
@@ -240,10 +243,10 @@ async def test_none_is_removed_while_one_is_used(image: Image) -> None:
     image.disk.unlink()
 
     async def tidy() -> None:
-        async with snapshot.making():
+        async with snapshot.lock_making():
             pass
 
-    async with snapshot.used(), snapshot.used():
+    async with snapshot.use_snapshots(), snapshot.use_snapshots():
         waiting = asyncio.create_task(tidy())
         await asyncio.sleep(0.1)
         assert snapshot.find(KEY) is not None

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from nearmetal.lab.qemu import spinning
-from nearmetal.lab.qemu.spinning import Spinning
+from nearmetal.lab.qemu import livelock
+from nearmetal.lab.qemu.livelock import Spinning
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_a_guest_is_livelocked_if_its_cpus_had_time_to_answer(
     spent: list[list[float]], waited: float, is_lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = iter(spent)
-    monkeypatch.setattr(spinning, "read_vcpus", lambda pid: next(told))
+    monkeypatch.setattr(livelock, "read_vcpus", lambda pid: next(told))
     seen, asked = Spinning(1), time.monotonic() - waited
     assert seen.look(asked, "nm-a-1") is None, "what it had before is not known"
     lost = seen.look(asked, "nm-a-1")
@@ -32,11 +32,11 @@ def test_a_guest_is_livelocked_if_its_cpus_had_time_to_answer(
 
 def test_one_that_has_answered_meanwhile_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     told = iter([[0.0], [9.0], [18.0], [18.5]])
-    monkeypatch.setattr(spinning, "read_vcpus", lambda pid: next(told))
+    monkeypatch.setattr(livelock, "read_vcpus", lambda pid: next(told))
     seen, asked = Spinning(1), time.monotonic() - 20
     assert [seen.look(one, "a") for one in (asked, None, asked + 1, asked + 1)] == [None] * 4
 
 
 def test_only_threads_that_are_vcpus_count() -> None:
-    assert spinning.read_vcpus(1) == []
-    assert spinning.read_vcpus(2**22 + 1) == []
+    assert livelock.read_vcpus(1) == []
+    assert livelock.read_vcpus(2**22 + 1) == []

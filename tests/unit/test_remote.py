@@ -15,8 +15,8 @@ import pytest_asyncio
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.commands import gathering
-from nearmetal.lab.reached.reached_machine import ReachedMachine
+from nearmetal.lab.commands import background
+from nearmetal.lab.remote.machine import ReachedMachine
 from nearmetal.lab.ssh import commands as ssh_commands
 from tests.agent_server import agent_machine, agent_serving, needs_probe
 from tests.ssh_server import machine_at, serving
@@ -148,7 +148,7 @@ async def test_one_that_stands_still_ends_when_it_is_told_to(machine: ReachedMac
 async def test_a_stubborn_one_is_killed(
     machine: ReachedMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (ssh_commands, gathering):
+    for module in (ssh_commands, background):
         monkeypatch.setattr(module, "LIMITS", type(LIMITS)(stop=0.2))
     running = await machine.spawn(["sh", "-c", f"trap '' TERM; echo $$ >{tmp_path}/pid; while :; do sleep 1; done"])
     pid = await written(tmp_path / "pid")

@@ -24,7 +24,9 @@ def test_a_machine_that_can_have_no_control_group_is_asked_for_without_limits() 
     spec = MachineSpec()
     order = Order(name="nm-1", role="server", spec=spec, options={}, provision="boot", port=None, cpus="1")
     group = ControlGroup("", "", "", 0, cpus="1", spent="/state/spent")
-    limited, free = (config.machine(client, order, "lab", config.NO_NETWORK, "/probe", one) for one in (None, group))
+    limited, free = (
+        config.build_machine(client, order, "lab", config.NO_NETWORK, "/probe", one) for one in (None, group)
+    )
     limits = {"CpusetCpus", "Memory", "MemorySwap", "PidsLimit"}
     assert limits <= limited["host_config"].keys()
     assert not limits & free["host_config"].keys()

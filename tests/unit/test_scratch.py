@@ -15,7 +15,7 @@ MINE, OTHER = f"nm-test{os.getpid()}-1", f"nm-test{os.getpid()}-12"
 @pytest.fixture
 def files() -> Iterator[dict[str, Path]]:
     """A folder with a file in it, for each of two machines."""
-    places = {name: Path(scratch.path(name, "/tmp", "use")) for name in (MINE, OTHER)}
+    places = {name: Path(scratch.name_scratch(name, "/tmp", "use")) for name in (MINE, OTHER)}
     for place in places.values():
         place.mkdir()
         (place / "file").write_text("packets")
@@ -27,17 +27,17 @@ def files() -> Iterator[dict[str, Path]]:
 
 
 async def test_a_machines_files_are_known_by_its_name_alone(files: dict[str, Path]) -> None:
-    disk = Path(scratch.path(MINE, "/var/tmp", "other"))
+    disk = Path(scratch.name_scratch(MINE, "/var/tmp", "other"))
     disk.write_text("data")
-    await scratch.remove(MINE, LocalSite())
+    await scratch.remove_scratch(MINE, LocalSite())
     assert not files[MINE].exists() and not disk.exists()
     assert (files[OTHER] / "file").read_text() == "packets"
-    await scratch.remove(MINE, LocalSite())
+    await scratch.remove_scratch(MINE, LocalSite())
 
 
 async def test_where_a_link_leads_nothing_is_removed(tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("theirs")
-    link = Path(scratch.path(MINE, "/tmp", "link"))
+    link = Path(scratch.name_scratch(MINE, "/tmp", "link"))
     link.symlink_to(tmp_path)
-    await scratch.remove(MINE, LocalSite())
+    await scratch.remove_scratch(MINE, LocalSite())
     assert not link.is_symlink() and (tmp_path / "theirs").read_text() == "theirs"

@@ -13,8 +13,8 @@ SPEC = MachineSpec(share="/srv/files:/mnt/files")
 
 def test_a_share_is_two_paths() -> None:
     assert SharedFolder.parse("/srv/my files:/mnt/files/") == SharedFolder("/srv/my files", "/mnt/files")
-    assert share.of(SPEC) == SharedFolder("/srv/files", "/mnt/files")
-    assert share.of(MachineSpec()) is None
+    assert share.parse_share(SPEC) == SharedFolder("/srv/files", "/mnt/files")
+    assert share.parse_share(MachineSpec()) is None
 
 
 @pytest.mark.parametrize(

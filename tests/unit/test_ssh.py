@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearmetal.errors import BadInput, MachineLost, NotProvisioned
-from nearmetal.lab.reached import answering
+from nearmetal.lab.remote import readiness
 from nearmetal.lab.ssh import commands as ssh_commands
 from nearmetal.lab.ssh import ssh_machine as ssh
 from tests.agent_server import needs_probe
@@ -123,7 +123,7 @@ async def test_nobody_is_asked_before_it_is_ready() -> None:
 
 
 async def test_a_silent_listener_does_not_hold_us_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_PATIENCE", 0.1)
+    monkeypatch.setattr(readiness, "_PATIENCE", 0.1)
     accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
 
     async def first_silent_then_gone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

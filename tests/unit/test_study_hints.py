@@ -6,7 +6,7 @@ import pytest
 
 from nearmetal import studies
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.machine import image
+from nearmetal.lab.machine import find_image
 from nearmetal.study.study_file import read
 
 STUDY = studies.read_study_file("quickstart")
@@ -77,5 +77,5 @@ def test_an_archive_that_is_named_as_an_image_is_told_how_to_be_one(
 ) -> None:
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path))
     with pytest.raises(HostCannot) as refused:
-        image("api.tar.gz")
+        find_image("api.tar.gz")
     assert refused.value.remedy == 'nearmetal image build --from api.tar.gz --name api; then write image = "api"'

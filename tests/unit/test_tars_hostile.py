@@ -14,7 +14,7 @@ import pytest
 
 from nearmetal.by_hand.copying import unpack_archive
 from nearmetal.errors import HostCannot
-from nearmetal.lab.containers.image import lacking
+from nearmetal.lab.containers.image import check_image
 
 NUMBER = int(os.environ.get("NEARMETAL_TARS", "150"))
 NAMES = [
@@ -111,7 +111,7 @@ def test_what_is_named_as_an_image_is_one_or_is_told(archives: list[bytes], tmp_
     for number, content in enumerate(archives):
         file.write_bytes(content)
         try:
-            found = lacking(None, str(file), "x86_64", "docker")
+            found = check_image(None, str(file), "x86_64", "docker")
         except Exception as error:
             raise AssertionError(f"archive {number}") from error
         assert found.ok or (found.detail and found.remedy)

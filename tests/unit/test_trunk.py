@@ -37,23 +37,23 @@ kind = "http"
     [("vxlan", "10.0.0.1", 50), ("vxlan", "fd00::1", 70), ("gre", "10.0.0.1", 42), ("gre", "fd00::1", 62)],
 )
 def test_a_tunnel_takes_its_headers_from_each_packet(tunnel: trunk.Tunnel, address: str, bytes_: int) -> None:
-    assert trunk.overhead(tunnel, address) == bytes_
+    assert trunk.count_overhead(tunnel, address) == bytes_
     assert trunk.DATA_MTU + bytes_ <= network.MTU
 
 
 def test_the_kernel_is_asked_for_each_kind_of_tunnel() -> None:
-    assert trunk.device("vxlan", "nm-a-t0", 7, "10.0.0.1", "10.0.0.2") == (
+    assert trunk.build_device("vxlan", "nm-a-t0", 7, "10.0.0.1", "10.0.0.2") == (
         "link add nm-a-t0 type vxlan id 7 dstport 4789 nolearning df set local 10.0.0.1 remote 10.0.0.2 ttl 64"
     )
-    assert trunk.device("gre", "nm-a-t0", 7, "10.0.0.1", "10.0.0.2") == (
+    assert trunk.build_device("gre", "nm-a-t0", 7, "10.0.0.1", "10.0.0.2") == (
         "link add nm-a-t0 type gretap key 7 local 10.0.0.1 remote 10.0.0.2 ttl 64"
     )
-    assert " type ip6gretap key 7 " in trunk.device("gre", "nm-a-t0", 7, "fd00::1", "fd00::2")
-    assert "df" not in trunk.device("vxlan", "nm-a-t0", 7, "fd00::1", "fd00::2")
+    assert " type ip6gretap key 7 " in trunk.build_device("gre", "nm-a-t0", 7, "fd00::1", "fd00::2")
+    assert "df" not in trunk.build_device("vxlan", "nm-a-t0", 7, "fd00::1", "fd00::2")
 
 
 def test_labs_have_tunnels_of_their_own() -> None:
-    numbers = {trunk.number(f"nm-{lab:06x}") for lab in range(200)}
+    numbers = {trunk.make_number(f"nm-{lab:06x}") for lab in range(200)}
     assert len(numbers) > 190
     assert all(0 < one < 2**24 for one in numbers)
 
@@ -87,24 +87,24 @@ class Somewhere(LocalSite):
         super().__init__()
         self.name = name
         self.underlay = underlay
-        self._route = route
+        self._route = {"prefsrc": underlay, **route}
         self._mtu = mtu
 
     async def exec(self, argv: Sequence[str], **_: Any) -> Completed:
         if argv[0] == "unshare":
             return Completed(status=0)
         link = {"mtu": self._mtu, "link_type": "ether"}
-        told = self._route.get(argv[-1], self._route) if "route" in argv else link
+        told = {**self._route, **self._route.get(argv[-1], {})} if "route" in argv else link
         return Completed(status=0, stdout=json.dumps([told]).encode())
 
 
 def test_an_underlay_that_would_cut_packets_is_told() -> None:
     here = Somewhere("local", None, {"dev": "eth0", "prefsrc": "10.0.0.1"}, 1500)
     there = Somewhere("far", "10.0.0.2", {"dev": "eth0", "prefsrc": "10.0.0.2"}, 1420)
-    found = asyncio.run(trunk.lacking("vxlan", here, there))
+    found = asyncio.run(trunk.check_trunk("vxlan", here, there))
     assert not found.ok
     assert "1420" in found.detail and "1450" in found.detail and found.remedy
-    assert asyncio.run(trunk.lacking("gre", here, Somewhere("far", "10.0.0.2", {"dev": "eth0"}, 1442))).ok
+    assert asyncio.run(trunk.check_trunk("gre", here, Somewhere("far", "10.0.0.2", {"dev": "eth0"}, 1442))).ok
 
 
 def test_a_network_of_the_hosts_own_carries_what_all_their_interfaces_do() -> None:
@@ -116,7 +116,7 @@ def test_a_network_of_the_hosts_own_carries_what_all_their_interfaces_do() -> No
         "local": ("eth0", 9000),
         "far": ("fast0", 1420),
     }
-    assert asyncio.run(underlay.lacking(here, there)).ok
+    assert asyncio.run(underlay.check_underlay(here, there)).ok
     other = Somewhere("other", "10.1.0.2", {"dev": "eth2", "prefsrc": "10.1.0.2"}, 1500)
     near = Somewhere("near", "10.0.0.9", {"dev": "eth0", "10.1.0.2": {"dev": "eth5"}}, 1500)
     with pytest.raises(HostCannot, match="eth0 and eth5 of near both lead to hosts of clients"):
@@ -132,4 +132,4 @@ def test_two_ways_from_host_to_host_are_refused() -> None:
 def test_one_host_under_two_names_is_told() -> None:
     here = Somewhere("local", None, {"dev": "lo", "prefsrc": "127.0.0.1"}, 65536)
     with pytest.raises(HostCannot, match="no tunnel leads from a host to itself"):
-        asyncio.run(trunk.ends(here, Somewhere("far", "127.0.0.1", {"dev": "lo", "prefsrc": "127.0.0.1"}, 65536)))
+        asyncio.run(trunk.find_ends(here, Somewhere("far", "127.0.0.1", {"dev": "lo", "prefsrc": "127.0.0.1"}, 65536)))

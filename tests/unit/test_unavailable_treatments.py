@@ -8,9 +8,9 @@ import pytest
 
 from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.cpus.limits import limits_found
+from nearmetal.lab.cpus.limits import check_limits
 from nearmetal.lab.lab import OpenSite
-from nearmetal.lab.machines.shared_kernel import isolation_found
+from nearmetal.lab.machines.shared_kernel import check_isolation
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Description, EnvironmentSpec, Finding, MachineSpec, Site, Study
 from nearmetal.run import unavailable_treatments
@@ -217,7 +217,7 @@ async def test_cpus_that_the_hosts_kernel_keeps_free_can_be_had_where_that_is_as
     monkeypatch: pytest.MonkeyPatch, machine: str, told: str | None
 ) -> None:
     async def check(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        return [(await limits_found(machine, site))[0], *await isolation_found(machine, site)]
+        return [(await check_limits(machine, site))[0], *await check_isolation(machine, site)]
 
     async def open_keeping(name: str) -> Site:
         return KeepingFree()
@@ -245,7 +245,7 @@ async def test_each_of_several_servers_has_to_have_one(
     monkeypatch: pytest.MonkeyPatch, free: str, isolated: str, told: str | None
 ) -> None:
     async def check(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        return await isolation_found(machine, site)
+        return await check_isolation(machine, site)
 
     async def open_keeping(name: str) -> Site:
         return KeepingFree()

@@ -304,7 +304,7 @@ async def test_only_the_boot_that_was_ours_is_halted(
             raise seen
         return seen
 
-    monkeypatch.setattr(login, "boot_id", boot_id)
+    monkeypatch.setattr(login, "read_boot_id", boot_id)
     fake.machines(default="running")
     handle = was_off(fake, **ledger)
     if isinstance(calls, list):
@@ -373,13 +373,13 @@ async def test_a_machine_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPat
     async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as silent:
         port = silent.sockets[0].getsockname()[1]
         with pytest.raises(HostCannot, match=r"nothing answers by SSH: no answer within 0\.2 s"):
-            await login.way(VagrantLogin("127.0.0.1", port, "vagrant", (), by_command=False), None)
+            await login.find_way(VagrantLogin("127.0.0.1", port, "vagrant", (), by_command=False), None)
 
 
 def test_an_address_of_this_host_is_one_however_it_is_written() -> None:
     for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost"):
-        assert login.problem(VagrantLogin(host, 22, "root", (), by_command=False), None)
-    assert login.problem(VagrantLogin("10.0.0.1", 22, "root", (), by_command=False), None) is None
+        assert login.find_problem(VagrantLogin(host, 22, "root", (), by_command=False), None)
+    assert login.find_problem(VagrantLogin("10.0.0.1", 22, "root", (), by_command=False), None) is None
 
 
 @pytest.mark.parametrize(

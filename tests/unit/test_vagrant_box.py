@@ -36,8 +36,8 @@ def unpacked(file: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_a_box_has_what_its_guest_boots_from_and_a_key_of_its_own(image: Image, tmp_path: Path) -> None:
-    box.write(image, tmp_path / "a.box")
-    box.write(image, tmp_path / "b.box")
+    box.write_box(image, tmp_path / "a.box")
+    box.write_box(image, tmp_path / "b.box")
     first, second = unpacked(tmp_path / "a.box"), unpacked(tmp_path / "b.box")
     assert set(first) == {"metadata.json", "Vagrantfile", "key", "vmlinux", "initrd", "box.img"}
     assert json.loads(first["metadata.json"][0]) == {"provider": "libvirt", "format": "qcow2", "virtual_size": 10}
@@ -52,7 +52,7 @@ def test_a_box_has_what_its_guest_boots_from_and_a_key_of_its_own(image: Image, 
 
 
 def test_every_file_that_its_vagrantfile_names_is_in_it(image: Image, tmp_path: Path) -> None:
-    box.write(image, tmp_path / "a.box")
+    box.write_box(image, tmp_path / "a.box")
     content = unpacked(tmp_path / "a.box")
     text = content["Vagrantfile"][0].decode()
     named = re.findall(r'File\.join\(here, "([^"]+)"\)', text)
@@ -64,15 +64,15 @@ def test_every_file_that_its_vagrantfile_names_is_in_it(image: Image, tmp_path: 
 def test_what_is_there_stays(image: Image, tmp_path: Path) -> None:
     (tmp_path / "a.box").write_text("mine")
     with pytest.raises(BadInput, match="there is something already"):
-        box.write(image, tmp_path / "a.box")
+        box.write_box(image, tmp_path / "a.box")
     assert (tmp_path / "a.box").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir() if "unfinished" in path.name] == []
 
 
 def test_what_cannot_be_written_is_told_and_leaves_nothing(image: Image, tmp_path: Path) -> None:
     with pytest.raises(HostCannot, match="the box cannot be written: No such file or directory"):
-        box.write(image, tmp_path / "no/such/a.box")
+        box.write_box(image, tmp_path / "no/such/a.box")
     image.disk.unlink()
     with pytest.raises(HostCannot, match="No such file or directory"):
-        box.write(image, tmp_path / "a.box")
+        box.write_box(image, tmp_path / "a.box")
     assert [path for path in tmp_path.iterdir() if "box" in path.name] == []

@@ -22,28 +22,30 @@ def ssh_config(*words: str) -> bytes:
 
 def test_machines_are_told_with_their_providers_and_states() -> None:
     """Also one whose name Vagrant writes as it is, with a comma."""
-    assert output.machines(output.lines(STATUS)) == {
+    assert output.parse_machines(output.parse_lines(STATUS)) == {
         "web": MachineStatus("libvirt", "not_created"),
         'db, the "second"': MachineStatus("libvirt", "running"),
     }
 
 
 def test_a_refusal_has_its_class_and_its_words_in_one_line() -> None:
-    assert output.refusal(output.lines(NOT_FOUND)) == (
+    assert output.find_refusal(output.parse_lines(NOT_FOUND)) == (
         "MachineNotFound",
         "The machine with the name 'nosuch' was, not found configured for this Vagrant environment.",
     )
-    assert output.refusal(output.lines(STATUS)) is None
+    assert output.find_refusal(output.parse_lines(STATUS)) is None
 
 
 def test_a_login_is_what_the_machine_readable_line_says_and_nothing_after() -> None:
     keys = ("/home/me/key", "/home/me/my keys/key")
-    assert output.login(output.lines(SSH_CONFIG)) == VagrantLogin("10.114.0.180", 22, "root", keys, by_command=False)
+    assert output.parse_login(output.parse_lines(SSH_CONFIG)) == VagrantLogin(
+        "10.114.0.180", 22, "root", keys, by_command=False
+    )
 
 
 def test_a_command_of_its_own_is_noticed() -> None:
     told = ssh_config("HostName 10.0.0.1", "User root", "ProxyCommand ssh -W %h:%p somewhere")
-    assert output.login(output.lines(told)).by_command
+    assert output.parse_login(output.parse_lines(told)).by_command
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_a_command_of_its_own_is_noticed() -> None:
 )
 def test_what_is_no_way_to_log_in_is_told(told: bytes) -> None:
     with pytest.raises(ToolFailed, match="vagrant ssh-config said"):
-        output.login(output.lines(told))
+        output.parse_login(output.parse_lines(told))
 
 
 def test_rubbish_is_no_line() -> None:
@@ -72,7 +74,7 @@ def test_rubbish_is_no_line() -> None:
         b"12,default,unheard,of\n",
         b"9" * 9999,
     ):
-        assert output.lines(rubbish) == []
+        assert output.parse_lines(rubbish) == []
 
 
 def test_nothing_that_is_printed_makes_it_fail() -> None:
@@ -82,12 +84,12 @@ def test_nothing_that_is_printed_makes_it_fail() -> None:
             bytes_ = bytearray(said)
             for _ in range(drawn.randrange(1, 30)):
                 bytes_[drawn.randrange(len(bytes_))] = drawn.randrange(256)
-            told = output.lines(bytes(bytes_[: drawn.randrange(len(bytes_))]))
-            output.machines(told)
-            output.refusal(told)
+            told = output.parse_lines(bytes(bytes_[: drawn.randrange(len(bytes_))]))
+            output.parse_machines(told)
+            output.find_refusal(told)
             with contextlib.suppress(ToolFailed):
-                output.login(told)
+                output.parse_login(told)
 
 
 def test_an_explanation_is_not_endless() -> None:
-    assert len(output.shortened("word \n\t" * 10_000)) <= 700
+    assert len(output.shorten("word \n\t" * 10_000)) <= 700

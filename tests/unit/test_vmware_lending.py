@@ -11,7 +11,7 @@ import pytest
 from nearmetal.environments import vmware
 from nearmetal.environments.vmware import VmwareEnvironment
 from nearmetal.errors import HostCannot, NotProvisioned
-from nearmetal.lab.borrowed import behind as behind_ssh
+from nearmetal.lab.borrowed import ssh_guests as behind_ssh
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.account import Account
@@ -309,20 +309,20 @@ async def test_a_pyvmomi_that_is_broken_is_told(tmp_path: Path, monkeypatch: pyt
 async def test_none_or_two_of_a_name() -> None:
     vsphere = PaperVsphere(machine(), machine(reference="vm-2"), machine(reference="vm-3", name="mail"))
     with pytest.raises(HostCannot, match="no machine that you may see is called 'wep'") as refused:
-        await lending.found(vsphere, "wep")
+        await lending.find_machine(vsphere, "wep")
     assert refused.value.remedy == "did you mean `web`?"
     with pytest.raises(HostCannot, match="2 machines are called 'web': Datacenter/vm-1/web and Datacenter/vm-2/web"):
-        await lending.found(vsphere, "web")
-    assert (await lending.found(vsphere, "vm-2/web")).reference == "vm-2"
-    assert (await lending.found(vsphere, "mail")).reference == "vm-3"
+        await lending.find_machine(vsphere, "web")
+    assert (await lending.find_machine(vsphere, "vm-2/web")).reference == "vm-2"
+    assert (await lending.find_machine(vsphere, "mail")).reference == "vm-3"
 
 
 async def test_one_without_an_address_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lending, "ADDRESS", 0.0)
     vsphere = PaperVsphere(machine(power="on"))
     with pytest.raises(HostCannot, match="told no address") as refused:
-        await lending.told_address(vsphere, vsphere.machines["vm-1"])
+        await lending.wait_address(vsphere, vsphere.machines["vm-1"])
     assert 'address = "192.168.7.2"' in refused.value.remedy
     vsphere.machines["vm-1"] = machine(power="off")
     with pytest.raises(HostCannot, match="went off"):
-        await lending.told_address(vsphere, vsphere.machines["vm-1"])
+        await lending.wait_address(vsphere, vsphere.machines["vm-1"])

@@ -27,20 +27,20 @@ def seen(**more: Any) -> VsphereMachine:
 
 
 def test_what_a_study_asks_for() -> None:
-    assert machines.asked(SPEC, FOUND) == GIVEN
-    assert machines.asked(SPEC.model_copy(update={"nic": "vmxnet3"}), FOUND).nic == "vmxnet3"
+    assert machines.choose_shape(SPEC, FOUND) == GIVEN
+    assert machines.choose_shape(SPEC.model_copy(update={"nic": "vmxnet3"}), FOUND).nic == "vmxnet3"
 
 
 @pytest.mark.parametrize(("vcpus", "cores", "then"), [(3, 2, 1), (4, 2, 2), (1, 2, 1), (3, 0, 0), (2, 1, 1)])
 def test_cores_of_a_socket_divide_the_vcpus(vcpus: int, cores: int, then: int) -> None:
     found = FOUND.model_copy(update={"cores": cores})
-    assert machines.asked(MachineSpec(vcpus=vcpus, memory=2**30), found).cores == then
+    assert machines.choose_shape(MachineSpec(vcpus=vcpus, memory=2**30), found).cores == then
 
 
 def test_only_what_differs_is_changed() -> None:
-    assert machines.change(FOUND, GIVEN, "me") == Reconfiguration(vcpus=2, memory=1024, mark="me")
-    assert machines.change(GIVEN, GIVEN, "me") == Reconfiguration(mark="me")
-    assert machines.differences(FOUND, GIVEN) == ["4 vCPUs instead of 2", "2048 MiB of memory instead of 1024"]
+    assert machines.find_change(FOUND, GIVEN, "me") == Reconfiguration(vcpus=2, memory=1024, mark="me")
+    assert machines.find_change(GIVEN, GIVEN, "me") == Reconfiguration(mark="me")
+    assert machines.list_differences(FOUND, GIVEN) == ["4 vCPUs instead of 2", "2048 MiB of memory instead of 1024"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_only_what_differs_is_changed() -> None:
     ],
 )
 def test_the_address_to_reach_it_by(told: list[str], address: str | None) -> None:
-    assert machines.address_of(told) == address
+    assert machines.choose_address(told) == address
 
 
 def test_a_name_may_hold_what_vsphere_writes_otherwise() -> None:
@@ -80,7 +80,7 @@ def test_a_name_may_hold_what_vsphere_writes_otherwise() -> None:
     ],
 )
 def test_what_vsphere_can_give(spec: MachineSpec, remedy: str) -> None:
-    said = [one.remedy for one in machines.wishes(spec) if not one.ok]
+    said = [one.remedy for one in machines.check_wishes(spec) if not one.ok]
     assert len(said) == bool(remedy)
     assert all(remedy in one for one in said)
 
@@ -107,7 +107,7 @@ FITTING = {"shape": GIVEN}
     ],
 )
 def test_whether_a_machine_may_be_used(looks: dict[str, Any], provision: Provision, remedy: str) -> None:
-    said = [one.remedy for one in machines.objections(seen(**looks), SPEC, provision, False, False) if not one.ok]
+    said = [one.remedy for one in machines.list_objections(seen(**looks), SPEC, provision, False, False) if not one.ok]
     assert len(said) == bool(remedy)
     assert all(remedy in one for one in said)
 
@@ -122,20 +122,20 @@ def test_whether_a_machine_may_be_used(looks: dict[str, Any], provision: Provisi
     ],
 )
 def test_whether_it_may_be_cloned(looks: dict[str, Any], provision: Provision, remedy: str) -> None:
-    said = [one.remedy for one in machines.objections(seen(**looks), SPEC, provision, True, False) if not one.ok]
+    said = [one.remedy for one in machines.list_objections(seen(**looks), SPEC, provision, True, False) if not one.ok]
     assert len(said) == bool(remedy)
     assert all(remedy in one for one in said)
 
 
 def test_of_several_cards_none_is_exchanged() -> None:
     wish = SPEC.model_copy(update={"nic": "vmxnet3"})
-    said = [one.remedy for one in machines.objections(seen(cards=2), wish, "boot", False, False) if not one.ok]
+    said = [one.remedy for one in machines.list_objections(seen(cards=2), wish, "boot", False, False) if not one.ok]
     assert said == ["leave nic out, or give it one card"]
-    assert all(one.ok for one in machines.objections(seen(cards=2), SPEC, "boot", False, False))
+    assert all(one.ok for one in machines.list_objections(seen(cards=2), SPEC, "boot", False, False))
 
 
 def test_an_address_of_ones_own_takes_no_tools() -> None:
-    assert all(one.ok for one in machines.objections(seen(has_tools=False), SPEC, "boot", False, True))
+    assert all(one.ok for one in machines.list_objections(seen(has_tools=False), SPEC, "boot", False, True))
 
 
 # ── What it gets back ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -144,7 +144,7 @@ LOAN = Loan(found=FOUND, given=GIVEN, was_on=False, mark="me", started=True)
 
 
 def way(loan: Loan = LOAN, **now: Any) -> tuple[bool, Reconfiguration, bool, bool, int]:
-    found = machines.back(loan, seen(**({"mark": "me", "shape": GIVEN} | now)))
+    found = machines.plan_return(loan, seen(**({"mark": "me", "shape": GIVEN} | now)))
     assert found is not None
     return found.stop, found.change, found.start, found.runs, len(found.left)
 
@@ -177,5 +177,5 @@ def test_what_somebody_else_changed_is_theirs() -> None:
 
 
 def test_a_machine_that_is_not_lent_is_left_alone() -> None:
-    assert machines.back(LOAN, seen(mark="", shape=GIVEN)) is None
-    assert machines.back(LOAN, seen(mark="somebody else", shape=GIVEN)) is None
+    assert machines.plan_return(LOAN, seen(mark="", shape=GIVEN)) is None
+    assert machines.plan_return(LOAN, seen(mark="somebody else", shape=GIVEN)) is None

@@ -1,7 +1,9 @@
 //! /proc/interrupts: how often each interrupt line fired on each CPU.
 
-/// The name under which x86 counts local timer interrupts; others count them under a device's line.
+/// The name under which x86 counts local timer interrupts.
 const LOCAL_TIMER: &str = "LOC";
+/// The device under whose line arm64 counts them (drivers/clocksource/arm_arch_timer.c).
+const ARM_TIMER: &str = " arch_timer";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interrupts {
@@ -44,7 +46,9 @@ impl Interrupts {
 
     /// Local timer interrupts on a CPU; nothing where this architecture does not count them apart.
     pub fn local_timer(&self, cpu: u32) -> Option<u64> {
-        let line = self.lines.iter().find(|line| line.name == LOCAL_TIMER)?;
+        let is_timer =
+            |line: &&Line| line.name == LOCAL_TIMER || line.description.ends_with(ARM_TIMER);
+        let line = self.lines.iter().find(is_timer)?;
         line.counts.get(self.find_column(cpu)?).copied()
     }
 
@@ -96,6 +100,13 @@ mod tests {
         let (line, count) = interrupts.on_cpu(2).next().unwrap();
         assert_eq!(line.description, "IO-APIC 1-edge i8042");
         assert_eq!(count, 3);
+    }
+
+    #[test]
+    fn arm_counts_its_timer_by_a_device() {
+        let text = "           CPU0       CPU1\n 11:       1201       1100     GICv3  27 Level     arch_timer\n\
+                    IPI0:        12         34       Rescheduling interrupts\n";
+        assert_eq!(Interrupts::parse(text).local_timer(1), Some(1100));
     }
 
     #[test]

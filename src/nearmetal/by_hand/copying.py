@@ -29,9 +29,9 @@ from nearmetal.by_hand import enter
 from nearmetal.by_hand.entry_commands import build_command
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, BadInput, HostCannot, ToolFailed
-from nearmetal.lab.commands.gathering import up_to
-from nearmetal.lab.machines import kept as written
-from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.lab.commands.background import up_to
+from nearmetal.lab.machines import registry as written
+from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.model import Door, Machine
 from nearmetal.system import system_errors
 from nearmetal.system.interrupts import list_ending_signals, run_until_done

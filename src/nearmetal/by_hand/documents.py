@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.model import Document, Frozen, MachineSpec
 from nearmetal.store.runs import RunEntry, Unreadable
 

@@ -9,9 +9,9 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import ledgers_folder
-from nearmetal.lab.machines import kept as written
+from nearmetal.lab.machines import registry as written
 from nearmetal.lab.machines.identity import wait_readable
-from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.say import Say, ignore_text, meanwhile
 from nearmetal.system.files import closing_descriptor
 

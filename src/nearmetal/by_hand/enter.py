@@ -15,7 +15,7 @@ from nearmetal.by_hand.marked_processes import Inside, MarkedProcesses, OnHost
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.commands.process import exit_status
-from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.model import Completed, Door, Machine
 from nearmetal.system import pipes
 from nearmetal.system.interrupts import list_ending_signals, run_until_done

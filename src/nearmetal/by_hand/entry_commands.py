@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from nearmetal import plugins
 from nearmetal.by_hand import marked_processes
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab.commands.refused import refuse_zero_bytes
-from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.lab.commands.refusals import refuse_zero_bytes
+from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.model import Door
 
 SHELL = ("bash", "-l")

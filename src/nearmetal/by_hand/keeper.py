@@ -23,14 +23,14 @@ from nearmetal.by_hand import ssh_config
 from nearmetal.by_hand.machine_request import MachineRequest, choose_cpuset, parse_request, refuse_what_cannot_be
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
-from nearmetal.lab import others
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.machine import has_sshd, require_programs
-from nearmetal.lab.machines import alive
-from nearmetal.lab.machines import kept as written
+from nearmetal.lab.machines import liveness
+from nearmetal.lab.machines import registry as written
 from nearmetal.lab.machines.identity import FirstProcess
-from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Handle
@@ -58,7 +58,7 @@ async def keep_machine(environment: str, name: str | None, overrides: Sequence[s
             with held(ledgers_folder() / f"{kept.token}.jsonl") as ledger:
                 lab = Lab(kept.token, ledger, open_site)
                 try:
-                    await alive.ended(await _make_machine(want, kept, lab))
+                    await liveness.ended(await _make_machine(want, kept, lab))
                     raise written.MachineExit
                 finally:
                     for left in await lab.close():
@@ -81,8 +81,8 @@ async def _draft_kept(name: str, want: MachineRequest) -> KeptMachine:
 
 async def _prepare(want: MachineRequest, open_site: OpenSite) -> None:
     """What does not belong to this machine alone."""
-    if process := others.other():
-        _tell_text(others.disturbs(process))
+    if process := concurrent_runs.other():
+        _tell_text(concurrent_runs.disturbs(process))
     plugin = plugins.load("environments", want.environment.kind)
     if want.environment.description.is_on_switch:
         from nearmetal.lab.image import Recipe, build

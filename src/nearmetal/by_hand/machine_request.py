@@ -123,4 +123,4 @@ async def choose_cpuset(wanted: MachineRequest, open_site: OpenSite) -> str:
     """The host's CPUs that the machine may use, as a server of a study would have them."""
     site, spec = await open_site(wanted.spec.host), wanted.spec
     available, lie = await available_cpus(site), await layout.read(site)
-    return sharing.share(available, spec.vcpus, 1, spec.cpus, None, lie, kernel.keeps_cpus(spec)).servers[0]
+    return sharing.assign_cpus(available, spec.vcpus, 1, spec.cpus, None, lie, kernel.keeps_cpus(spec)).servers[0]

@@ -36,12 +36,12 @@ class OnHost:
     def goes_on(self, status: int) -> bool:
         """Whether the program does that the engine started, not only what it left in the background when it ended.
         `status`: how the engine's client ended."""
-        return any(_comes_from_outside(process) for process in orphans.marked(VARIABLE, self.mark))
+        return any(_comes_from_outside(process) for process in orphans.find_marked(VARIABLE, self.mark))
 
     def end_all(self) -> None:
         """Ask all of them to end; after a grace those that did not are ended."""
         began = time.monotonic()
-        while (still := list(orphans.marked(VARIABLE, self.mark))) or time.monotonic() < began + _STARTING:
+        while (still := list(orphans.find_marked(VARIABLE, self.mark))) or time.monotonic() < began + _STARTING:
             number = signal.SIGTERM if time.monotonic() < began + _GRACE else signal.SIGKILL
             for process in still:
                 with contextlib.suppress(ProcessLookupError):

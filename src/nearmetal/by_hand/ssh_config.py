@@ -5,9 +5,9 @@ One file for each machine that is up, and `ssh_config` that includes them all: k
 
 from pathlib import Path
 
-from nearmetal.lab.machines import kept as written
 from nearmetal.lab.machines import openssh
-from nearmetal.lab.machines.kept import KeptMachine
+from nearmetal.lab.machines import registry as written
+from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.system.files import replace_file
 
 

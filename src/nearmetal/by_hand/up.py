@@ -10,7 +10,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import ExitCode, NearmetalError, ToolFailed
 
 if TYPE_CHECKING:
-    from nearmetal.lab.machines.kept import KeptMachine
+    from nearmetal.lab.machines.registry import KeptMachine
 
 
 class KeeperSaid(NearmetalError):
@@ -44,7 +44,7 @@ def start_machine(
             if "say" in answer:
                 say(answer["say"])
             elif "up" in answer:
-                from nearmetal.lab.machines.kept import KeptMachine
+                from nearmetal.lab.machines.registry import KeptMachine
 
                 keeper.returncode = 0  # it goes on without us: that it still runs is no oversight
                 return KeptMachine.model_validate(answer["up"])

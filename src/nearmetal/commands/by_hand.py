@@ -20,7 +20,7 @@ from nearmetal.system import pipes
 
 if TYPE_CHECKING:
     from nearmetal.by_hand.documents import MachineUp, State
-    from nearmetal.lab.machines.kept import KeptMachine
+    from nearmetal.lab.machines.registry import KeptMachine
 
 
 def _complete_machine(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -126,7 +126,7 @@ def execute(name: str, command: tuple[str, ...]) -> int:
     Input and output are passed on as they come. The status is the command's own; 125 is nearmetal's own failure.
     """
     from nearmetal.by_hand import enter
-    from nearmetal.lab.machines.kept import find
+    from nearmetal.lab.machines.registry import find
 
     return own_failures_apart(lambda: enter.run(find(name), command))
 
@@ -140,7 +140,7 @@ def ssh(name: str, command: tuple[str, ...]) -> int:
     Or have the shell run a COMMAND there, its words joined by spaces, as ssh does. With a terminal where stdin is one.
     """
     from nearmetal.by_hand import enter, entry_commands
-    from nearmetal.lab.machines.kept import find
+    from nearmetal.lab.machines.registry import find
 
     argv = [*entry_commands.SHELL, *(["-c", " ".join(command)] if command else [])]
     return own_failures_apart(lambda: enter.run(find(name), argv, terminal=sys.stdin.isatty()))
@@ -167,7 +167,7 @@ def own_failures_apart(work: Callable[[], int]) -> int:
 def list_machines() -> "list[MachineUp]":
     """Those that are kept, for `ls`."""
     from nearmetal.by_hand.documents import machine_up
-    from nearmetal.lab.machines.kept import everything
+    from nearmetal.lab.machines.registry import everything
     from nearmetal.system.interrupts import run_until_done
 
     async def all_told() -> "list[MachineUp]":

@@ -85,10 +85,10 @@ class _HostWatcher:
 
     def look(self) -> "HostState":
         from nearmetal.dashboard.file_follower import mark_file
-        from nearmetal.lab.machines import kept
+        from nearmetal.lab.machines import registry
         from nearmetal.store import calibrations
 
-        marks = tuple(mark_file(one) for one in (kept.folder(), calibrations.folder(self._state)))
+        marks = tuple(mark_file(one) for one in (registry.folder(), calibrations.folder(self._state)))
         if marks != self._seen:
             self._seen, self._found = marks, self._read()
         return self._found
@@ -97,11 +97,11 @@ class _HostWatcher:
         import platform
 
         from nearmetal.dashboard.host import CalibrationLine, HostState, MachineLine
-        from nearmetal.lab.machines import kept
+        from nearmetal.lab.machines import registry
         from nearmetal.store import calibrations
 
         try:
-            up = kept.everything()
+            up = registry.everything()
         except (NearmetalError, OSError):
             up = []
         return HostState(

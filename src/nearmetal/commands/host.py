@@ -41,11 +41,11 @@ def doctor(environments: tuple[str, ...], fix: bool, lab: Path | None, as_json: 
             raise click.UsageError("--lab asks the lab's hosts alone, and takes neither ENVIRONMENTS nor --fix")
         return _examine_lab(lab, as_json)
     from nearmetal.console.printing import console_for, print_json, print_warning
-    from nearmetal.lab import others
+    from nearmetal.lab import concurrent_runs
     from nearmetal.lab.doctor import USUAL, examine
 
-    if process := others.other():
-        print_warning(others.disturbs(process))
+    if process := concurrent_runs.other():
+        print_warning(concurrent_runs.disturbs(process))
     console = console_for(as_json)
     if fix:
         environments = environments or USUAL
@@ -217,7 +217,7 @@ def clean(lab: Path | None, as_json: bool) -> int:
     """
     from nearmetal.console.printing import print_beside, print_json
     from nearmetal.lab.clean import CleanOutput, clean_everything, clean_hosts
-    from nearmetal.lab.machines import kept
+    from nearmetal.lab.machines import registry
     from nearmetal.study.lab_file import read_lab, read_lab_file
     from nearmetal.system.interrupts import run_until_done
 
@@ -225,7 +225,7 @@ def clean(lab: Path | None, as_json: bool) -> int:
 
     async def put_right() -> CleanOutput:
         done = await (clean_everything(print_beside) if hosts is None else clean_hosts(hosts, print_beside))
-        await kept.forget_dead()
+        await registry.forget_dead()
         return done
 
     cleaned = run_until_done(put_right())

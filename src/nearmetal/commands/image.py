@@ -95,14 +95,14 @@ async def _save_reference(reference: str, file: Path, say: "Say") -> Path:
     """The archive of an image that an engine of this host has. BadInput."""
     from nearmetal.lab import image as images
     from nearmetal.lab.containers.api import BRANDS
-    from nearmetal.lab.containers.image import save
+    from nearmetal.lab.containers.image import save_image
 
     if reference.startswith(("/", "./", "../")) or reference.endswith((".tar", ".qcow2", ".tgz", ".gz")):
         raise BadInput("there is no such file", reference, images.REMEDY)
     answers = []
     for brand in BRANDS:
         try:
-            await save(reference, file, brand)
+            await save_image(reference, file, brand)
         except HostCannot as error:
             answers.append(f"{brand.client}: {error.what}")
         else:
@@ -130,8 +130,8 @@ def image_box(name: str, out: Path | None, as_json: bool) -> None:
     from nearmetal.console.printing import console_for, print_json
     from nearmetal.lab import image as images
     from nearmetal.lab.image.documents import BoxOutput
-    from nearmetal.lab.machine import image as find_image
-    from nearmetal.lab.vagrant.box import write as write_box
+    from nearmetal.lab.machine import find_image as find_image
+    from nearmetal.lab.vagrant.box import write_box as write_box
     from nearmetal.units import show_size
 
     known = sorted({one.name for one in images.ls(Paths.default().cache)})
@@ -163,7 +163,7 @@ def image_ls(as_json: bool) -> None:
 
     built = images.ls(Paths.default().cache)
     current = images.newest(built)
-    snapshots = snapshot.kept()
+    snapshots = snapshot.list_sizes()
     if as_json:
         listed = tuple(
             ImageEntry(
@@ -226,8 +226,8 @@ def image_rm(name: str) -> int:
     left = False  # whether an engine may still have a copy
     for removed, brand in product(gone, BRANDS):
         try:
-            if address := run_until_done(copies.remove(removed, brand)):
-                click.echo(f"removed {copies.tag(removed)} from the {brand.called} at {address}")
+            if address := run_until_done(copies.remove_copy(removed, brand)):
+                click.echo(f"removed {copies.name_copy(removed)} from the {brand.called} at {address}")
         except HostCannot as error:
             print_beside(f"nearmetal: {error}")
             left = True
@@ -236,7 +236,7 @@ def image_rm(name: str) -> int:
 
 def _name_holder(process: int) -> str:
     """Who holds an image: a machine by its name, a run by its command."""
-    from nearmetal.lab.machines.kept import everything
+    from nearmetal.lab.machines.registry import everything
 
     for kept in everything():
         if kept.keeper == process:

@@ -16,10 +16,9 @@ from nearmetal.isolate import host as hosts
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
 from nearmetal.isolate.standing import Standing
 from nearmetal.lab.changes.engine import UndoOutcome
-from nearmetal.lab.commands.bound import BoundCommands
-from nearmetal.lab.cpus import cpuset
+from nearmetal.lab.cpus.free_cpus import CPUSET
 from nearmetal.lab.lock import measuring
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.site import BoundCommands, LocalSite
 from nearmetal.model import Change
 from nearmetal.system.interrupts import run_until_done
 
@@ -48,7 +47,7 @@ class _IsolationPlan:
         return standing.isolated_cpus(self.held)
 
     def in_words(self, change: Change) -> str:
-        return tiers.in_words(change, self.host, self.there, self.cpusets)
+        return tiers.describe_change(change, self.host, self.there, self.cpusets)
 
 
 async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
@@ -61,7 +60,7 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
         cpusets=await hosts.read_cpusets(site, site.probe, wanted),
         held=await standing.held_changes(site, standing.ledger_path()),
     )
-    changes = [] if planned.stands else tiers.at_once(host, wanted, planned.cpusets, site.probe, required=False)
+    changes = [] if planned.stands else tiers.list_changes(host, wanted, planned.cpusets, site.probe, required=False)
     if as_json:
         print_json(_make_document(planned, changes))
     elif planned.stands:
@@ -85,7 +84,7 @@ def _make_document(planned: _IsolationPlan, changes: Sequence[Change]) -> docume
             documents.PlannedChange(kind=one.kind, target=one.target, words=planned.in_words(one)) for one in changes
         ),
         way=None if planned.stands else _make_way(planned.cpusets),
-        boot=documents.Boot(arguments=tiers.by_boot_loader(planned.wanted).after, grub=host.can_tell_grub),
+        boot=documents.Boot(arguments=tiers.make_boot_change(planned.wanted).after, grub=host.can_tell_grub),
         movable=planned.there.movable,
         fixed=planned.there.fixed,
         notes=tuple(tiers.list_notes(host, planned.wanted)),
@@ -107,7 +106,7 @@ def _say_planned(planned: _IsolationPlan, changes: Sequence[Change]) -> None:
         console.print(f"  {planned.in_words(change)}", soft_wrap=True)
     console.print(tiers.describe_way(planned.cpusets), soft_wrap=True)
     console.print("\nwith --boot, and after the next boot of this host:")
-    console.print(f"  {planned.in_words(tiers.by_boot_loader(planned.wanted))}", soft_wrap=True)
+    console.print(f"  {planned.in_words(tiers.make_boot_change(planned.wanted))}", soft_wrap=True)
     if not planned.host.can_tell_grub:
         console.print("  this host has no update-grub: set these arguments by hand in its boot loader")
     if planned.held:
@@ -138,13 +137,13 @@ async def _isolate_on_site(site: LocalSite, cpus: str | None, boot: bool, strict
     wanted = hosts.choose_cpus(cpus, host)
     must_be_root()
     cpusets = await hosts.read_cpusets(site, site.probe, wanted)
-    changes = tiers.at_once(host, wanted, cpusets, site.probe, strict)
+    changes = tiers.list_changes(host, wanted, cpusets, site.probe, strict)
     if boot:
         changes.insert(0, _told_to_grub(host, wanted))
     with measuring():
         applied = await standing.isolate_cpus(changes, BoundCommands(site), standing.ledger_path())
     warnings = [standing.strip_site(warning.text) for warning in applied.warnings]
-    unmade = [cpuset.unmet(change) for change in changes if change.kind == "cpuset"]
+    unmade = [CPUSET.describe_unmet(change) for change in changes if change.kind == "cpuset"]
     if any(unmet in warning for unmet in unmade for warning in warnings):
         cpusets = replace(cpusets, unfit="it could not be made")
     if as_json:
@@ -175,7 +174,7 @@ def _say_applied(wanted: Iterable[int], cpusets: Cpusets, warnings: Sequence[str
 
 
 def _told_to_grub(host: Host, wanted: tuple[int, ...]) -> Change:
-    change = tiers.by_boot_loader(wanted)
+    change = tiers.make_boot_change(wanted)
     if not host.can_tell_grub:
         remedy = f"leave out --boot, and set by hand in its boot loader: {change.after}"
         raise HostCannot("this host has no update-grub, by which kernel arguments are set", "--boot", remedy)

@@ -8,13 +8,11 @@ from nearmetal.commands.isolation import must_be_root
 from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.isolate import host as hosts
-from nearmetal.isolate import prove as proving
+from nearmetal.isolate import proof as proving
 from nearmetal.isolate import standing, tiers
-from nearmetal.isolate.proof import make_proof
-from nearmetal.lab.commands.bound import BoundCommands
-from nearmetal.lab.cpus.hearing import Heard
+from nearmetal.lab.cpus.noise import Heard
 from nearmetal.lab.lock import measuring
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.site import BoundCommands, LocalSite
 from nearmetal.model import Change
 from nearmetal.report import figures
 from nearmetal.system.interrupts import until_interrupted
@@ -57,7 +55,7 @@ async def _prove_on_site(site: LocalSite, cpus: str | None, rounds: int, seconds
                 f"prove CPU {stands}, or first: nearmetal isolate off" if stands else "first: nearmetal isolate off",
             )
         cpusets = await hosts.read_cpusets(site, site.probe, wanted)
-        changes = tiers.at_once(host, wanted, cpusets, site.probe, required=False)
+        changes = tiers.list_changes(host, wanted, cpusets, site.probe, required=False)
         try:
             pairs = await proving.run_rounds(
                 rounds, partial(hear_cpu, cpu), _isolate_while_hearing(changes, site, hear_isolated)
@@ -80,7 +78,7 @@ def _isolate_while_hearing(changes: list[Change], site: LocalSite, hear: proving
 
 
 def _show_proof(what: str, pairs: list[proving.ListeningRound], as_json: bool) -> None:
-    proved = make_proof(what, pairs)
+    proved = proving.make_proof(what, pairs)
     if as_json:
         print_json(proved)
         return

@@ -7,9 +7,9 @@ down when its boot of the study is over. docs/adr/libvirt-by-virsh.md has the re
 import secrets
 
 from nearmetal.errors import HostCannot, NotProvisioned
-from nearmetal.lab.borrowed import behind as behind_ssh
-from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh
-from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.borrowed import ssh_guests as behind_ssh
+from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh
+from nearmetal.lab.findings import check_programs, finding
 from nearmetal.lab.libvirt import existing, virsh
 from nearmetal.lab.libvirt.existing import Domain, DomainState
 from nearmetal.lab.libvirt.options import Options
@@ -32,8 +32,8 @@ class ExistingDomains:
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))
         found = [
-            *await programs(site, {virsh.PROGRAM: "libvirt-clients"}),
-            *behind_ssh.permitted(spec.provision, machine),
+            *await check_programs(site, {virsh.PROGRAM: "libvirt-clients"}),
+            *behind_ssh.check_permitted(spec.provision, machine),
         ]
         if all(one.ok for one in found):
             found += await _check_usable(options, spec, machine, site)
@@ -139,7 +139,7 @@ async def _check_usable(options: Options, spec: EnvironmentSpec, machine: Machin
             address = await Domain(connection, found.uuid).address()
             if address is None:
                 raise HostCannot("it runs, and nothing tells its address", remedy=existing.NO_ADDRESS)
-            return [*fits, *await behind_ssh.found_inside(options.way(str(address)), machine)]
+            return [*fits, *await behind_ssh.check_inside(options.way(str(address)), machine)]
         await Domain(connection, found.uuid).mark()
     except HostCannot as error:
         remedy = error.remedy or f"see: virsh --connect {connection.uri} list --all"

@@ -22,8 +22,9 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup, rootless
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.findings import find_manager_there, finding, programs
-from nearmetal.lab.image import placed
+from nearmetal.lab.architecture import pc_alone
+from nearmetal.lab.findings import check_programs, find_manager_there, finding
+from nearmetal.lab.image import transfer
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.libvirt import domain, groups, virsh
@@ -32,7 +33,7 @@ from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.packages import describe_install
-from nearmetal.lab.qemu import arguments, machine_type, ordered, template
+from nearmetal.lab.qemu import arguments, guest_order, machine_type, privilege, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.site import must
@@ -70,14 +71,15 @@ class OwnDomains:
         options = Options.model_validate(dict(spec.options))
         found = [
             rootless.find_root_of_host("0", "putting a domain on the switch takes root", site),
-            *await programs(site, {virsh.PROGRAM: "libvirt-clients"}),
+            *await check_programs(site, {virsh.PROGRAM: "libvirt-clients"}),
             finding(
                 "a domain that is there already",
                 spec.provision != "reuse",
                 "domains that nearmetal makes are new for each boot of the study",
                 'name one of yours: domain = "…"; or leave provision = "reuse" out',
             ),
-            lab_machine.image_found(machine.image),
+            pc_alone("a domain that nearmetal makes", True, 'name one of yours: domain = "…"; or use kind = "qemu"'),
+            lab_machine.check_image(machine.image),
             finding(
                 "a quota",
                 machine.quota is None,
@@ -91,7 +93,7 @@ class OwnDomains:
             alike = EnvironmentSpec.model_validate({"kind": "qemu", "machine": options.machine})
             found += await plugins.load("environments", "qemu").check(alike, machine, site)
             if options.machine != arguments.MACHINE:
-                found.append(await machine_type.express(options.machine, site))
+                found.append(await machine_type.check_express(options.machine, site))
         return found
 
     async def prepare(self, machine: MachineSpec, site: Site) -> None:
@@ -100,10 +102,12 @@ class OwnDomains:
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
         connection = options.connect(site)
-        parts = await placed.parts(lab_machine.image(order.spec.image), site)
-        guest = await ordered.guest(order.name, order.spec, options.machine, parts, order.port, site)
-        folder, identity, tap = lab_machine.folder(order.name, site), str(uuid.uuid4()), _name_tap(order.name)
-        handle = lab_machine.handle_of(
+        parts = await transfer.place_parts(lab_machine.find_image(order.spec.image), site)
+        guest = await guest_order.order_guest(order.name, order.spec, options.machine, parts, order.port, site)
+        folder, identity = lab_machine.name_folder(order.name, site), str(uuid.uuid4())
+        # The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more.
+        tap = f"nm-{hashlib.sha256(order.name.encode()).hexdigest()[:12]}"
+        handle = lab_machine.make_handle(
             "libvirt",
             order,
             site,
@@ -116,12 +120,12 @@ class OwnDomains:
         ledger.creating(handle)
         # libvirt's QEMU may be another user's, who has to get to the files in it.
         await must(site, "mkdir", "-p", "-m", "711", "--", folder)
-        file = f"{folder}/{arguments.disk_file(guest.disk_format)}"
-        disk = arguments.made_disk(guest.disk_format, parts.disk, parts.disk_format, file)
-        seed = seed_archive(template.seed(lab_keys(Paths.default().state), order.name, order.logins))
+        file = f"{folder}/{arguments.name_disk(guest.disk_format)}"
+        disk = arguments.build_disk_command(guest.disk_format, parts.disk, parts.disk_format, file)
+        seed = seed_archive(template.make_seed(lab_keys(Paths.default().state), order.name, order.logins))
         await asyncio.gather(
             must(site, *disk, timeout=LIMITS.boot),
-            placed.initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
+            transfer.write_initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
         )
         # libvirt looks for the tap in the network that it runs in itself. Only when it is open does it move.
         if order.port:
@@ -133,12 +137,12 @@ class OwnDomains:
         except NotProvisioned as error:
             raise _make_refusal(error.what, order) from None
         if order.port:
-            await network.plug_moved(order.port, tap, site)
+            await network.move_tap(order.port, tap, site)
         hardware, first, data = await _find_started(connection, order.name, guest.accel, folder, site)
         await connection.run("resume", order.name)
         whole = handle.knowing(
             life=first.life,
-            hardware=hardware.model_copy(update={"pinned": domain.pinned(guest.vcpus, order.cpus)}),
+            hardware=hardware.model_copy(update={"pinned": domain.pin_vcpus(guest.vcpus, order.cpus)}),
             login=Login(ssh_port=data["ssh_port"]) if order.logins else None,
             data=data,
         )
@@ -146,7 +150,7 @@ class OwnDomains:
         return whole
 
     async def attach(self, handle: Handle, site: Site) -> "DomainMachine":
-        ports = await guests.forwarded(handle, site)
+        ports = await guests.forward_ports(handle, site)
         machine = DomainMachine(handle, site, ports, None, handle.name in self._running)
         await machine.connect()
         self._attached[handle.name].append(machine)
@@ -161,7 +165,7 @@ class OwnDomains:
             # One that ended with its connection cannot tell.
             with contextlib.suppress(MachineLost):
                 await running.stop()
-        await guests.withdraw(handle, site)
+        await guests.withdraw_ports(handle, site)
         await site.exec(["ip", "link", "delete", handle.data["tap"]])  # where it did not come to move
         await network.unplug(handle.port, site)
         await must(site, "rm", "-rf", "--", handle.data["folder"])
@@ -187,16 +191,11 @@ class DomainMachine(guests.QemuMachine):
             return Cost(cpu_seconds=seconds, memory_bytes=None)
         try:
             assert self._group is not None
-            of_group = await cgroup.cost(self._group, self.site)
+            of_group = await cgroup.read_group_cost(self._group, self.site)
         except HostCannot:
             await self._first.require(self.site, self.name)
             raise
         return Cost(cpu_seconds=seconds, memory_bytes=of_group.memory_bytes)
-
-
-def _name_tap(name: str) -> str:
-    """The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more."""
-    return f"nm-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
 
 
 _NO_CARD = "specified dev doesn't exist"
@@ -258,15 +257,13 @@ async def _find_started(
     connection: Connection, name: str, accel: str, folder: str, site: Site
 ) -> tuple[Hardware, FirstProcess, Mapping[str, Any]]:
     """What QEMU tells of a domain that was started, its process, and what its handle's data has besides."""
-    client = MonitorClient(connection, name)
-    monitor = Monitor(cast(QMPClient, client))
-    threads = await monitor.threads()
-    status = (await site.get(f"/proc/{threads[0]}/status")).decode()
-    pid = int(next(line for line in status.splitlines() if line.startswith("Tgid:")).split()[1])
+    monitor = Monitor(cast(QMPClient, MonitorClient(connection, name)))
+    (thread, *_) = await monitor.threads()
+    pid = int(privilege.read_status((await site.get(f"/proc/{thread}/status")).decode())["Tgid"])
     first = await FirstProcess.of(pid, site)
     if first is None:
         raise NotProvisioned("its QEMU has ended at once", name)
-    group = groups.above_threads(await cgroup.of_process(pid, site))
+    group = groups.find_domain_group(await cgroup.find_group(pid, site))
     data = {
         **await monitor.forwarded(),
         "group": asdict(group),

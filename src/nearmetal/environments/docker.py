@@ -25,18 +25,17 @@ from nearmetal.lab.containers import copies, networks
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.containers.api import DOCKER, NOT_FOUND, Brand, ContainerEngine, EngineRefusal, ping
 from nearmetal.lab.containers.container import Container
-from nearmetal.lab.containers.engine import bury, is_own
+from nearmetal.lab.containers.engine import bury_engine, is_own
 from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
+from nearmetal.lab.findings import check_cpus, check_programs, check_provided, describe_place, finding
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.identity import FirstProcess
-from nearmetal.lab.machines.shared_kernel import isolation_found
+from nearmetal.lab.machines.shared_kernel import check_isolation
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
-    ControlGroup,
     Description,
     Door,
     EnvironmentSpec,
@@ -116,13 +115,13 @@ class DockerEnvironment:
         return [
             *await self._check_engine(spec.options, machine, site),
             *self._check_power(user, machine, site),
-            *await programs(site, await self._list_tools(machine, site)),
-            provided("probe", probe.path),
-            *([] if machine.brings_image else [lab_machine.image_found(machine.image)]),
+            *await check_programs(site, await self._list_tools(machine, site)),
+            check_provided("probe", probe.path),
+            *([] if machine.brings_image else [lab_machine.check_image(machine.image)]),
             *await self._check_image(spec.options, machine, site),
-            enough_cpus(machine.vcpus, len(await layout.usable(machine, site))),
-            *await isolation_found(machine, site),
-            *await shares.findings(machine, site),
+            check_cpus(machine.vcpus, len(await layout.find_usable(machine, site))),
+            *await check_isolation(machine, site),
+            *await shares.check_share(machine, site),
         ]
 
     def _check_power(self, user: str, machine: MachineSpec, site: Site) -> list[Finding]:
@@ -148,8 +147,8 @@ class DockerEnvironment:
 
     async def _engine_lacking(self, error: HostCannot, site: Site) -> Finding:
         """Not installed, or not running."""
-        found = Finding(what=self.brand.called, ok=False, detail=placed(error), remedy=error.remedy)
-        (server,) = await programs(site, {self.brand.server: self.brand.package})
+        found = Finding(what=self.brand.called, ok=False, detail=describe_place(error), remedy=error.remedy)
+        (server,) = await check_programs(site, {self.brand.server: self.brand.package})
         if server.ok:
             return found
         remedies = dict.fromkeys((server.remedy, error.remedy))
@@ -165,14 +164,9 @@ class DockerEnvironment:
             return [await self._engine_lacking(error, site)]
         runtime, driver = options.get("runtime") or info["DefaultRuntime"], info["Driver"]
         if is_sandboxed(runtime) and site.spec is not None:
-            return [
-                Finding(
-                    what=f"containers with a kernel of their own on {site.name}",
-                    ok=False,
-                    detail="nearmetal has to be on their host, to see whether they live",
-                    remedy='place them with host = "local", or run nearmetal there',
-                )
-            ]
+            what, detail = f"containers with a kernel of their own on {site.name}", "nearmetal has to be on their host"
+            remedy = 'place them with host = "local", or run nearmetal there'
+            return [finding(what, False, f"{detail}, to see whether they live", remedy)]
         known, asked = self.runtimes(info), options.get("storage_driver", driver)
         knows = f"the engine knows {', '.join(known)}"
         has_limits = (info["MemoryLimit"] and info["CPUSet"]) or self.is_rootless(site) or await _can_delegate(site)
@@ -209,7 +203,7 @@ class DockerEnvironment:
         try:
             engine = await self._find_engine(self.locate_engine(options, site), site)
             words = (machine.image, site.arch, self.brand.client)
-            return [await engine.call(container_image.lacking, engine.client, *words)]
+            return [await engine.call(container_image.check_image, engine.client, *words)]
         except HostCannot:
             return []  # that no engine answers is found already
 
@@ -240,19 +234,28 @@ class DockerEnvironment:
         sandboxed = is_sandboxed(asked or await self._default_runtime(engine))
         mode = order.spec.network if order.port else networks.STRAIGHT
         has_keeper = order.port and (sandboxed or mode != networks.STRAIGHT)
-        keeper = container_config.keeper_of(order.name) if has_keeper else None
-        handle = lab_machine.handle_of(
+        keeper = container_config.name_keeper(order.name) if has_keeper else None
+        handle = lab_machine.make_handle(
             self.kind, order, site, engine=engine.address, sandboxed=sandboxed, keeper=keeper
         )
         ledger.creating(handle)
         try:
             tag = await engine.call(self._provide_image, engine.client, order.spec)
-            group = await _make_no_group(order, site) if self.is_rootless(site) else None
-            kept, net = None, container_config.NO_NETWORK
+            group, kept, net = None, None, container_config.NO_NETWORK
+            if self.is_rootless(site):
+                # What stands for a group that only root can make, with the file that it names.
+                group = await cgroup.create_group(order.name, order.spec, order.cpus, site, limit_memory=True)
+                await must(site, "install", "-D", "--mode=600", "/dev/null", group.spent)
             if keeper:
-                kept, id = await self._keep_network(engine, order, tag, site, group)
-                net = f"container:{id}" if sandboxed or mode == "host" else net
-            config = container_config.machine(engine.client, order, tag, net, site.probe, group)
+                # It has a network namespace with the lab's link in it, before the machine is started.
+                config = container_config.build_keeper(
+                    engine.client, order, tag, self.keepers_runtime, site.probe, group
+                )
+                details, kept = await self._start_container(engine, config, site)
+                if order.port:
+                    await networks.plug_keeper(mode, order.port, kept.pid, site)
+                net = f"container:{details['Id']}" if sandboxed or mode == "host" else net
+            config = container_config.build_machine(engine.client, order, tag, net, site.probe, group)
             details, first = await self._start_container(engine, config, site)
             runtime = await self.runtime_of(engine, details)
         except EngineRefusal as error:
@@ -266,7 +269,7 @@ class DockerEnvironment:
         found = await networks.find_mode(None if sandboxed or not kept else kept.pid, first.pid, site)
         if found != mode:
             raise NotProvisioned(f"its network is {found} instead of {mode}", order.name)
-        brought = f"{order.spec.image} {container_image.short(details['Image'])}"
+        brought = f"{order.spec.image} {container_image.shorten_id(details['Image'])}"
         whole = handle.knowing(
             life=first.life,
             image=MachineImage(
@@ -301,16 +304,6 @@ class DockerEnvironment:
             engine.default_runtime = str((await engine.call(engine.client.info))["DefaultRuntime"])
         return engine.default_runtime
 
-    async def _keep_network(
-        self, engine: ContainerEngine, order: Order, tag: str, site: Site, group: ControlGroup | None
-    ) -> tuple[FirstProcess, str]:
-        """A network namespace with the lab's link in it, before the machine is started: its process and its id."""
-        config = container_config.keeper(engine.client, order, tag, self.keepers_runtime, site.probe, group)
-        details, first = await self._start_container(engine, config, site)
-        if order.port:
-            await networks.plug_keeper(order.spec.network, order.port, first.pid, site)
-        return first, details["Id"]
-
     async def _start_container(
         self, engine: ContainerEngine, config: Mapping[str, Any], site: Site
     ) -> tuple[Mapping[str, Any], FirstProcess]:
@@ -332,9 +325,9 @@ class DockerEnvironment:
     def _provide_image(self, client: Any, spec: MachineSpec) -> str:
         """What the engine calls the machine's image, which is there afterwards. Blocks."""
         if spec.brings_image:
-            return container_image.provided(client, spec.image, self.brand.client)
+            return container_image.provide_image(client, spec.image, self.brand.client)
         with self._importing:
-            return copies.taken_over(client, lab_machine.image(spec.image))
+            return copies.provide_copy(client, lab_machine.find_image(spec.image))
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
         made = SandboxedContainer if handle.data.get("sandboxed") else Container
@@ -361,7 +354,7 @@ class DockerEnvironment:
             options = ["--interactive", *(["--tty"] if terminal else [])]
             return [
                 *(self.brand.client, *self.brand.to_engine, address, "exec", *options, handle.data["container"]),
-                *lab_machine.launch(probe.INSIDE, argv, env, *container_config.place_of(handle)),
+                *lab_machine.build_words(probe.INSIDE, argv, env, *container_config.build_place(handle)),
             ]
 
         return Door(build_command, leaves="hidden" if handle.data.get("sandboxed") else "seen")
@@ -378,7 +371,7 @@ class DockerEnvironment:
             await self._remove_containers(handle.data["engine"], name, site)
         await network.unplug(handle.port, site)
         # What was captured outside of it.
-        await must(site, "rm", "-rf", "--", lab_machine.folder(handle.name, site))
+        await must(site, "rm", "-rf", "--", lab_machine.name_folder(handle.name, site))
 
     async def _remove_containers(self, address: str, name: str, site: Site) -> None:
         """The containers of an engine of our own died with it, and need none that answers."""
@@ -391,7 +384,7 @@ class DockerEnvironment:
                     raise
                 failure = error
             try:
-                return await bury(address)
+                return await bury_engine(address)
             except HostCannot:
                 # It lives, perhaps starting or ending, or is being buried for another of its containers.
                 if asyncio.get_running_loop().time() > deadline:
@@ -412,13 +405,6 @@ class DockerEnvironment:
 
     async def clear_runtime(self, container: str, site: Site) -> None:
         """Remove what the engine forgot of a container that it removed, by its number."""
-
-
-async def _make_no_group(order: Order, site: Site) -> ControlGroup:
-    """What stands for a group that only root can make, with the file that it names."""
-    group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
-    await must(site, "install", "-D", "--mode=600", "/dev/null", group.spent)
-    return group
 
 
 async def _can_delegate(site: Site) -> bool:

@@ -17,13 +17,13 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned
 from nearmetal.lab import cgroup, containment, probe, rootless
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.cpus.limits import limits_found
-from nearmetal.lab.findings import programs, provided
-from nearmetal.lab.image import placed
-from nearmetal.lab.machines import held
+from nearmetal.lab.cpus.limits import check_limits
+from nearmetal.lab.findings import check_programs, check_provided
+from nearmetal.lab.image import transfer
+from nearmetal.lab.machines import namespace_machine
 from nearmetal.lab.machines import share as shares
-from nearmetal.lab.machines.held import HeldMachine
-from nearmetal.lab.machines.shared_kernel import isolation_found
+from nearmetal.lab.machines.namespace_machine import HeldMachine
+from nearmetal.lab.machines.shared_kernel import check_isolation
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.model import (
@@ -72,12 +72,12 @@ class HostEnvironment:
         return [
             rootless.find_root(user, "machines cannot be made"),
             *containment.find_missing(site, containment.PRIVILEGED),
-            *await programs(site, packages),
-            provided("probe", probe.path),
-            lab_machine.image_found(machine.image),
-            *await limits_found(machine, site),
-            *await isolation_found(machine, site),
-            *await shares.findings(machine, site),
+            *await check_programs(site, packages),
+            check_provided("probe", probe.path),
+            lab_machine.check_image(machine.image),
+            *await check_limits(machine, site),
+            *await check_isolation(machine, site),
+            *await shares.check_share(machine, site),
         ]
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
@@ -86,22 +86,22 @@ class HostEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """On another host the image's files are sent once; here they are used where they lie."""
-        await placed.root(lab_machine.image(machine.image), site)
+        await transfer.place_root(lab_machine.find_image(machine.image), site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        root = await placed.root(lab_machine.image(order.spec.image), site)
-        folder = lab_machine.folder(order.name, site)
-        handle = lab_machine.handle_of(self.kind, order, site, folder=folder)
+        root = await transfer.place_root(lab_machine.find_image(order.spec.image), site)
+        folder = lab_machine.name_folder(order.name, site)
+        handle = lab_machine.make_handle(self.kind, order, site, folder=folder)
         ledger.creating(handle)
-        laid_out = asyncio.create_task(held.make_scratch(folder, site))
+        laid_out = asyncio.create_task(namespace_machine.make_scratch(folder, site))
         try:
-            group = await cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=True)
+            group = await cgroup.create_group(order.name, order.spec, order.cpus, site, limit_memory=True)
         finally:
             await laid_out
-        holder = self._holders[order.name] = await held.start_holder(
+        holder = self._holders[order.name] = await namespace_machine.start_holder(
             order.name, root, folder, group, site, own_network=not order.shared, share=order.spec.share
         )
-        first = await held.find_first_process(holder, order.name, site)
+        first = await namespace_machine.find_first_process(holder, order.name, site)
         if order.port:
             await network.plug_veth(order.port, first.pid, site)
         whole = handle.knowing(life=first.life, is_limited=group.version != 0, data={"group": asdict(group)})
@@ -115,10 +115,10 @@ class HostEnvironment:
         return attached
 
     async def open_door(self, handle: Handle) -> Door:
-        return held.build_held_door(handle, _group_of(handle))
+        return namespace_machine.build_held_door(handle, _group_of(handle))
 
     async def destroy(self, handle: Handle, site: Site) -> None:
-        await cgroup.remove(handle.name, site)
+        await cgroup.remove_group(handle.name, site)
         holder = self._holders.pop(handle.name, None)
         if holder:
             # One that ended with its connection cannot tell.

@@ -13,7 +13,8 @@ from pydantic import Field, StrictBool
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import probe
-from nearmetal.lab.commands.refused import cannot_read, cannot_write, refuse_no_text, refuse_zero_bytes
+from nearmetal.lab.architecture import X86_64
+from nearmetal.lab.commands.refusals import cannot_read, cannot_write, refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.mock import programs as mock_programs
 from nearmetal.lab.mock.world import State, World, read, write
 from nearmetal.model import (
@@ -38,7 +39,7 @@ class MockMachine:
     interface = "data"
     peer = None
     probe = probe.INSIDE
-    arch = "x86_64"
+    arch = X86_64.machine
 
     def __init__(self, handle: Handle, site: Site, world: World, state: State) -> None:
         self.name = handle.name

@@ -84,22 +84,19 @@ class PodmanEnvironment(DockerEnvironment):
         await must(site, "sh", "-c", _DELETE, container, str(own_podman.RUN) if self.is_rootless(site) else "/run")
 
     async def destroy(self, handle: Handle, site: Site) -> None:
+        """Podman has a process for each command, which it lets wait for five minutes when the command has ended,
+        although its container is gone by then. What Podman was to start next when it was killed waits below one for
+        ever."""
         await super().destroy(handle, site)
-        await _end_monitors(handle.name, site)
+        running = (await must(site, "ps", "-ww", "-e", "-o", "pid=,ppid=,comm=,args=")).decode("utf-8", "replace")
+        if found := list_monitors(running, handle.name):
+            await site.exec(["kill", "-KILL", *found])  # those that have ended meanwhile are no loss
 
 
 def _inspect_container(client: Any, container: str) -> Any:
     answer = client.get(f"{client.base_url}/v4.0.0/libpod/containers/{container}/json")
     answer.raise_for_status()
     return answer.json()
-
-
-async def _end_monitors(container: str, site: Site) -> None:
-    """Podman has a process for each command, which it lets wait for five minutes when the command has ended, although
-    its container is gone by then. What Podman was to start next when it was killed waits below one for ever."""
-    running = (await must(site, "ps", "-ww", "-e", "-o", "pid=,ppid=,comm=,args=")).decode("utf-8", "replace")
-    if found := list_monitors(running, container):
-        await site.exec(["kill", "-KILL", *found])  # those that have ended meanwhile are no loss
 
 
 def list_monitors(running: str, container: str) -> list[str]:

@@ -21,23 +21,23 @@ from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.process import LocalProcess
-from nearmetal.lab.image import Image, placed
+from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.image.initrd import seed_archive
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import (
     arguments,
     files,
+    guest_order,
     identity,
-    lacking,
+    least_privilege,
     monitor,
-    needs,
-    ordered,
     own_disk,
     own_kernel,
     privilege,
+    requirements,
     snapshot,
     template,
     vmm_arguments,
@@ -101,7 +101,7 @@ class QemuEnvironment:
         if spec.provision == "restore" and machine.share:
             what = "a guest with a share cannot be restored: QEMU saves none that sees a directory of its host"
             raise BadInput(what, "machine.share", 'leave it out, or set provision = "boot"')
-        return await lacking.findings(spec, machine, site)
+        return await requirements.check_guest(spec, machine, site)
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
         asked = await site.exec([arguments.PROGRAM, "--version"])
@@ -117,38 +117,42 @@ class QemuEnvironment:
         """
         if machine.brings_image:
             return
-        image = lab_machine.image(machine.image)
+        image = lab_machine.find_image(machine.image)
         parts = await _place_parts(image, machine, site)
         if spec.provision == "restore":
-            guest = await _guest("", machine, _choose_board(spec.options, machine), parts, network.port("", 1), site)
+            guest = await _guest(
+                "", machine, _choose_board(spec.options, machine), parts, network.make_port("", 1), site
+            )
             await _provide_snapshot(guest, image, parts, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         board = _choose_board(order.options, order.spec)
-        image = None if order.spec.brings_image else lab_machine.image(order.spec.image)
+        image = None if order.spec.brings_image else lab_machine.find_image(order.spec.image)
         if image is None:
-            parts = await own_disk.parts(order.spec.image, site)
+            parts = await own_disk.find_parts(order.spec.image, site)
         else:
             parts = await _place_parts(image, order.spec, site)
         guest = await _guest(order.name, order.spec, board, parts, order.port, site)
         if image is None or order.provision != "restore":
-            start = _GuestStart(arguments.command(guest), guest, parts, parts.disk)
+            start = _GuestStart(arguments.build_command(guest), guest, parts, parts.disk)
             return await self._start(order, start, site, ledger)
         await _provide_snapshot(guest, image, parts, site)
-        async with snapshot.used():
+        async with snapshot.use_snapshots():
             saved = await _provide_snapshot(guest, image, parts, site)
-            guest = template.restored(guest, saved)
-            start = _GuestStart(arguments.restored(guest), guest, parts, str(saved.disk), saved)
+            guest = template.describe_restored(guest, saved)
+            start = _GuestStart(arguments.build_restored(guest), guest, parts, str(saved.disk), saved)
             return await self._start(order, start, site, ledger)
 
     async def _start(self, order: Order, start: "_GuestStart", site: Site, ledger: Recorder) -> Handle:
-        folder = lab_machine.folder(order.name, site)
-        handle = lab_machine.handle_of(
+        folder = lab_machine.name_folder(order.name, site)
+        handle = lab_machine.make_handle(
             self.kind,
             order,
             site,
             MachineImage(
-                name=(own_disk.described if order.spec.brings_image else lab_machine.described)(order.spec.image),
+                name=(own_disk.describe_image if order.spec.brings_image else lab_machine.describe_image)(
+                    order.spec.image
+                ),
                 brings_kernel=not start.guest.kernel,
                 snapshot=start.snapshot.name if start.snapshot else None,
             ),
@@ -161,7 +165,7 @@ class QemuEnvironment:
         group = await _prepare(order, start, folder, lab_keys(Paths.default().state), site)
         tap = ("--tap", f"{order.port.switch}:{order.port.outside}") if order.port else ()
         place = ("--chdir", folder, *group.joined, *tap)
-        command = files.launch(start.guest, order.name, start.command, site, *place)
+        command = files.build_launch(start.guest, order.name, start.command, site, *place)
         self._monitors[order.name] = await site.spawn(command)
         try:
             hardware, ports = await self._begin_guest(order, start, folder, group, site)
@@ -178,26 +182,34 @@ class QemuEnvironment:
     ) -> tuple[Hardware, Mapping[str, int]]:
         """Put the threads where they belong and let the guest run; what QEMU tells of it, and the ports into it."""
         running, saved = self._monitors[order.name], start.snapshot
-        ended = partial(template.last_words, running)
-        async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
+        ended = partial(template.find_last_words, running)
+        async with monitor.open_monitor(site, folder, LIMITS.command, ended) as qemu:
             hardware = await qemu.hardware(start.guest.accel, folder)
             ports, threads = await qemu.forwarded(), await qemu.threads()
             monitoring = await _find_monitoring(start.guest, qemu, threads[0], site)
-            pinned = await monitor.pin(site, threads, cpu_lists.parse(order.cpus))
+            pinned = await monitor.pin_threads(site, threads, cpu_lists.parse(order.cpus))
             if saved:
-                snapshot.touch(saved)
+                snapshot.note_use(saved)
                 await template.load(saved, qemu, running)
             await qemu.go()
         if saved:
             secret = lab_keys(Paths.default().state).agent_of(order.name)
-            await identity.tell(order.name, secret, order.port, site, folder, ended)
-        quota = await cgroup.quota(group, site)
+            await identity.tell_identity(order.name, secret, order.port, site, folder, ended)
+        quota = await cgroup.read_quota(group, site)
         found = {"pinned": pinned, "quota": quota, "monitoring": monitoring, "kernel": start.parts.banner or None}
         return hardware.model_copy(update=found), ports
 
     async def attach(self, handle: Handle, site: Site) -> guests.Guest:
-        running = self._monitors.get(handle.name)
-        machine = await _reach_guest(handle, site, running)
+        """NotProvisioned also if it was never whole."""
+        running, ports = self._monitors.get(handle.name), await guests.forward_ports(handle, site)
+        machine: guests.Guest
+        if handle.image.brings_kernel:
+            # With asyncssh, which takes as long to import as a guest to restore.
+            from nearmetal.lab.qemu.own_disk_machine import OwnDiskMachine
+
+            machine = OwnDiskMachine(handle, site, ports, running)
+        else:
+            machine = guests.QemuMachine(handle, site, ports, running, running is not None)
         await machine.connect()
         # Its monitor has one listener at a time: whoever made it.
         if running and not self._attached[handle.name]:
@@ -212,13 +224,13 @@ class QemuEnvironment:
         for machine in self._attached.pop(handle.name, ()):
             await machine.close()
         # Whatever is in the machine's control group is ours, whatever process ids have been given to others since.
-        await cgroup.remove(handle.name, site)
+        await cgroup.remove_group(handle.name, site)
         running = self._monitors.pop(handle.name, None)
         if running:
             # One that ended with its connection cannot tell.
             with contextlib.suppress(MachineLost):
                 await running.stop()
-        await guests.withdraw(handle, site)
+        await guests.withdraw_ports(handle, site)
         await network.unplug(handle.port, site)
         await must(site, "rm", "-rf", "--", handle.data["folder"])
 
@@ -242,12 +254,12 @@ def _choose_board(options: Mapping[str, Any], spec: MachineSpec) -> str:
 
 
 async def _place_parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
-    return await own_kernel.exchange(await placed.parts(image, site), spec.kernel, image, site)
+    return await own_kernel.exchange_kernel(await transfer.place_parts(image, site), spec.kernel, image, site)
 
 
 async def _guest(name: str, spec: MachineSpec, board: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
-    guest = await ordered.guest(name, spec, board, parts, port, site)
-    power = await needs.find(guest.vmm, guest.accel, site, guest.vmm_arguments, guest.share)
+    guest = await guest_order.order_guest(name, spec, board, parts, port, site)
+    power = await least_privilege.find_privilege(guest.vmm, guest.accel, site, guest.vmm_arguments, guest.share)
     return replace(guest, privilege=power)
 
 
@@ -281,17 +293,6 @@ async def _find_monitoring(guest: GuestSpec, qemu: Monitor, thread: int, site: S
     )
 
 
-async def _reach_guest(handle: Handle, site: Site, running: Running | None) -> guests.Guest:
-    """The machine of a handle, not connected yet. NotProvisioned when it was never whole."""
-    ports = await guests.forwarded(handle, site)
-    if not handle.image.brings_kernel:
-        return guests.QemuMachine(handle, site, ports, running, running is not None)
-    # With asyncssh, which takes as long to import as a guest to restore.
-    from nearmetal.lab.qemu.own_disk_machine import OwnDiskMachine
-
-    return OwnDiskMachine(handle, site, ports, running)
-
-
 def _is_within(asked: Sequence[str], words: Sequence[str]) -> bool:
     """Whether some words stand among others, in their order and without a gap. Pure."""
     size = len(asked)
@@ -302,7 +303,7 @@ async def _provide_snapshot(guest: GuestSpec, image: Image, parts: Parts, site: 
     if site.spec is not None:
         what = "guests are restored on this host only, where their snapshots lie"
         raise HostCannot(what, site.name, 'set provision = "boot" for environments on other hosts')
-    return await template.provided(guest, image, parts, lab_keys(Paths.default().state), site)
+    return await template.provide_snapshot(guest, image, parts, lab_keys(Paths.default().state), site)
 
 
 @dataclass(frozen=True)
@@ -320,8 +321,8 @@ class _GuestStart:
 async def _prepare(order: Order, start: _GuestStart, folder: str, keys: LabKeys, site: Site) -> ControlGroup:
     """All that QEMU is started with, made at the same time."""
     kind, made_of = start.guest.disk_format, start.parts.disk_format
-    disk = arguments.made_disk(kind, start.disk, made_of, f"{folder}/{arguments.disk_file(kind)}")
-    group = asyncio.create_task(cgroup.create(order.name, order.spec, order.cpus, site, limit_memory=False))
+    disk = arguments.build_disk_command(kind, start.disk, made_of, f"{folder}/{arguments.name_disk(kind)}")
+    group = asyncio.create_task(cgroup.create_group(order.name, order.spec, order.cpus, site, limit_memory=False))
     steps: list[Awaitable[object]] = [
         group,
         must(site, *disk, timeout=LIMITS.boot),
@@ -335,7 +336,7 @@ async def _prepare(order: Order, start: _GuestStart, folder: str, keys: LabKeys,
     for result in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
-    await files.hand_over(folder, start.guest, start.guest.privilege.owner(order.name), site)
+    await files.hand_folder_over(folder, start.guest, start.guest.privilege.owner(order.name), site)
     return group.result()
 
 
@@ -344,10 +345,12 @@ async def _seed_guest(order: Order, start: _GuestStart, folder: str, keys: LabKe
     if start.guest.kernel:
         # Saved guests let people in, whoever is to have them: so do these when they boot again by themselves.
         logins = order.logins or start.snapshot is not None
-        seed = template.seed(keys, order.name, logins, identity.again(order.port) if start.snapshot else None)
-        await placed.initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
+        seed = template.make_seed(
+            keys, order.name, logins, identity.restore_mac(order.port) if start.snapshot else None
+        )
+        await transfer.write_initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
         return
-    for name, content in own_disk.seed(order.name, order.port, keys).items():
+    for name, content in own_disk.make_seed(order.name, order.port, keys).items():
         await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)
 
 

@@ -19,13 +19,12 @@ from nearmetal.lab.borrowed.borrowed_machine import (
     TOOLS,
     BorrowedMachine,
     Borrowing,
-    address_found,
-    answered,
-    borrowed,
-    measured,
+    check_address,
+    find_measured,
+    wait_answer,
 )
-from nearmetal.lab.cpus.limits import limits_found
-from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.cpus.limits import check_limits
+from nearmetal.lab.findings import check_programs, finding
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
@@ -80,15 +79,15 @@ class SshEnvironment:
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
         options = Options.model_validate(dict(spec.options))
         found = [
-            *await programs(site, TOOLS),
+            *await check_programs(site, TOOLS),
             *_check_permitted(options, spec.provision, machine),
-            *await limits_found(machine, site),
-            await host_lock.found(site),
+            *await check_limits(machine, site),
+            await host_lock.check_holder(site),
         ]
         if found[0].ok:
-            found.append(await address_found(site))
+            found.append(await check_address(site))
         if options.image == "chroot":
-            found.append(lab_machine.image_found(machine.image))
+            found.append(lab_machine.check_image(machine.image))
         return found
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
@@ -97,23 +96,18 @@ class SshEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """From here on nobody else measures on it; and it has the image, where it is to have it."""
-        await host_lock.hold(site)
+        await host_lock.hold_host(site)
         if Options.model_validate(dict(spec.options)).image == "chroot":
             await plugins.load("environments", "host").prepare(spec, machine, site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        await answered(site, ANSWER)
-        await host_lock.hold(site)
-        shared = await measured(site)
+        await wait_answer(site, ANSWER)
+        await host_lock.hold_host(site)
         if Options.model_validate(dict(order.options)).image == "chroot":
-            chroot = order.model_copy(update={"shared": shared})
+            chroot = order.model_copy(update={"shared": await find_measured(site)})
             return await plugins.load("environments", "host").create(chroot, site, ledger)
-        here = Handle(kind=self.kind, name=order.name, site=site.name, stays=True)
-        handle = borrowed(here, order, shared, order.cpus)
-        ledger.creating(handle)
-        whole = await self._borrowing.confined(handle, site)
-        ledger.creating(whole)
-        return whole
+        handle = Handle(kind=self.kind, name=order.name, site=site.name, stays=True)
+        return await self._borrowing.borrow(handle, order, order.cpus, site, ledger)
 
     async def attach(self, handle: Handle, site: Site) -> BorrowedMachine:
         assert isinstance(site, SshSite)

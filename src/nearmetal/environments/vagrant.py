@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, IPvAnyAddress, StrictBool, model_validator
 
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh, found_inside, permitted
-from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, check_inside, check_permitted
+from nearmetal.lab.findings import check_programs, finding
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import MachineStatus
 from nearmetal.lab.vagrant.project import Project, VagrantError
@@ -98,9 +98,9 @@ class VagrantEnvironment:
                 "Vagrantfiles and the keys of their machines are used where nearmetal runs",
                 "leave machine.host out",
             ),
-            *await programs(site, {project.PROGRAM: _PACKAGES}),
+            *await check_programs(site, {project.PROGRAM: _PACKAGES}),
             _check_vagrantfile(options),
-            *permitted(spec.provision, machine),
+            *check_permitted(spec.provision, machine),
         ]
         if all(one.ok for one in found):
             found += await _check_usable(options, spec.provision or "boot", machine, site)
@@ -131,7 +131,9 @@ class VagrantEnvironment:
                 handle = await _brought_up(handle, there, options, place, ledger)
             way = await _way(name, options, place)
             if known.state in _OFF:
-                handle = handle.knowing(data={"way": way.model_dump(mode="json"), "boot_id": await login.boot_id(way)})
+                handle = handle.knowing(
+                    data={"way": way.model_dump(mode="json"), "boot_id": await login.read_boot_id(way)}
+                )
                 ledger.creating(handle)
         except (HostCannot, ToolFailed) as error:
             raise NotProvisioned(error.what, order.name, error.remedy) from None
@@ -154,7 +156,9 @@ class VagrantEnvironment:
         there, ours = place.identity(name, handle.data["provider"]), handle.data["identity"]
         is_the_same = there is not None and there == ours
         if is_the_same and found == _RUNS:
-            await self._leave_machine(handle, place)
+            known = (await place.machines(when_free=True)).get(name)
+            if known and known.state == _RUNS:  # one that was switched off meanwhile has nothing of ours any more
+                await self._guests.leave(handle)
         await self._guests.let_go(handle)
         if found == _NEW and is_the_same:
             await place.destroy(name)
@@ -166,23 +170,17 @@ class VagrantEnvironment:
         self._started.discard(handle.name)
         self._machines.pop(handle.name, None)
 
-    async def _leave_machine(self, handle: Handle, place: Project) -> None:
-        """One that was switched off meanwhile has nothing of ours any more."""
-        known = (await place.machines_when_free()).get(handle.data["machine"])
-        if known and known.state == _RUNS:
-            await self._guests.leave(handle)
-
     async def _is_our_boot(self, handle: Handle, place: Project) -> bool:
         """Whether a machine that was off is in a boot of ours. HostCannot where that cannot be known."""
         name = handle.data["machine"]
-        known = (await place.machines_when_free()).get(name)
+        known = (await place.machines(when_free=True)).get(name)
         if known is None or known.state in (_NEW, *_OFF):
             return False
         machine = self._machines.get(handle.name)
         ours = machine.boot_id if machine else handle.data.get("boot_id")
         try:
             if ours is not None:
-                return await login.boot_id(HostSpec.from_json(handle.data["way"])) == ours
+                return await login.read_boot_id(HostSpec.from_json(handle.data["way"])) == ours
             why = "its start was interrupted"
         except (HostCannot, BadInput) as error:
             why = error.what
@@ -224,7 +222,7 @@ def _noted(handle: Handle, stale: str | None, place: Project, ledger: Recorder) 
 async def _remove_unfinished(place: Project, name: str, is_known: bool) -> None:
     """Remove what was made for a machine that is not there. `is_known`: the ledger has its identity. HostCannot where a
     machine has come to be and nothing says by whom."""
-    known = (await place.machines_when_free()).get(name)
+    known = (await place.machines(when_free=True)).get(name)
     if known is not None and known.state == _NEW:
         await place.discard(name)
     elif known is not None and not is_known:
@@ -235,9 +233,9 @@ async def _remove_unfinished(place: Project, name: str, is_known: bool) -> None:
 
 async def _way(machine: str, options: Options, place: Project) -> HostSpec:
     found = await place.login(machine)
-    if refused := login.problem(found, options.data):
+    if refused := login.find_problem(found, options.data):
         raise refused
-    return await login.way(found, options.data)
+    return await login.find_way(found, options.data)
 
 
 async def _check_usable(options: Options, provision: Provision, machine: MachineSpec, site: Site) -> list[Finding]:
@@ -248,7 +246,7 @@ async def _check_usable(options: Options, provision: Provision, machine: Machine
         name, known = choose_machine(await place.machines(), options)
         _ready_for(provision, name, known)
         if known.state == _RUNS:
-            inside = await found_inside(await _way(name, options, place), machine)
+            inside = await check_inside(await _way(name, options, place), machine)
     except (HostCannot, ToolFailed) as error:
         return [Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)]
     return [Finding(what=what, ok=True, detail=f"{name} ({known.provider}): {known.state}"), *inside]

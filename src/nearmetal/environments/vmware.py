@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, IPvAnyAddress, StrictBool, field_validator, model_validator
 
 from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
-from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh, found_inside, permitted
-from nearmetal.lab.findings import finding, provided
+from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, check_inside, check_permitted
+from nearmetal.lab.findings import check_provided, finding
 from nearmetal.lab.ssh import login as ssh_login
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware import vmware_machine as machines
@@ -157,13 +157,15 @@ class VmwareEnvironment:
         options = Options.model_validate(dict(spec.options))
         provision = spec.provision or self.provisions[0]
         found = [
-            provided("pyVmomi", _must_be_importable),
+            check_provided("pyVmomi", _must_be_importable),
             finding("this host", site.spec is None, "vSphere is spoken to from here", "leave machine.host out"),
-            provided("a password", options.account.password),
-            provided("a way to log in", lambda: ssh_login.refuse_unusable(options.make_way("192.0.2.1"), "the guest")),
-            *machines.wishes(machine),
+            check_provided("a password", options.account.password),
+            check_provided(
+                "a way to log in", lambda: ssh_login.refuse_unusable(options.make_way("192.0.2.1"), "the guest")
+            ),
+            *machines.check_wishes(machine),
             # One that is started for the study is ours to boot again.
-            *permitted("restart" if provision == "boot" else provision, machine),
+            *check_permitted("restart" if provision == "boot" else provision, machine),
         ]
         if all(one.ok for one in found):
             found += await _looked_at(self._open_api(options.account), options, machine, provision)
@@ -196,19 +198,22 @@ class VmwareEnvironment:
             return handle
 
         try:
-            seen = await lending.found(api, options.source)
-            _refuse_changed(seen, order, options)
+            seen = await lending.find_machine(api, options.source)
+            is_cloned, has_address = options.template is not None, options.address is not None
+            for one in machines.list_objections(seen, order.spec, order.provision, is_cloned, has_address):
+                if not one.ok:  # it has come to be since the check before the run
+                    raise HostCannot(one.detail, one.what, one.remedy)
             borrowed = _make_borrowed(seen, order, options)
             handle = note_handle(borrowed)
             if (loan := borrowed.loan) is not None:
                 if borrowed.clone:
-                    seen = await lending.clone_of(api, seen, borrowed.clone, loan)
+                    seen = await lending.make_clone(api, seen, borrowed.clone, loan)
                 else:
                     seen = await lending.borrow(api, seen, loan)
-                await api.configure(seen, machines.change(seen.shape, loan.given, loan.mark))
+                await api.configure(seen, machines.find_change(seen.shape, loan.given, loan.mark))
                 handle = note_handle(borrowed.mark_started(seen))
                 await lending.start(api, seen, loan)
-            address = str(options.address) if options.address else await lending.told_address(api, seen)
+            address = str(options.address) if options.address else await lending.wait_address(api, seen)
         except HostCannot as error:
             raise NotProvisioned(error.what, error.where or order.name, error.remedy) from None
         return await self._guests.enter(handle, order, options.make_way(address), ledger)
@@ -236,14 +241,14 @@ async def _looked_at(api: Vsphere, options: Options, spec: MachineSpec, provisio
     """What speaks against the machine itself, and against what we may do with it."""
     try:
         can_clone = options.template is None or await api.can_clone()
-        seen = await lending.found(api, options.source)
+        seen = await lending.find_machine(api, options.source)
         denied = await api.denied(seen.reference, _list_needed(options, spec, seen, provision))
     except NearmetalError as error:
         return [Finding(what=f"vSphere at {options.server}", ok=False, detail=error.what, remedy=error.remedy)]
     is_esxi = f"{options.server} is a host of ESXi, and only a vCenter clones"
     found = [
         finding("clones", can_clone, is_esxi, 'name a vm = "…"'),
-        *machines.objections(seen, spec, provision, options.template is not None, options.address is not None),
+        *machines.list_objections(seen, spec, provision, options.template is not None, options.address is not None),
         finding(
             f"privileges of {options.user} on {seen.name!r}",
             not denied,
@@ -251,9 +256,9 @@ async def _looked_at(api: Vsphere, options: Options, spec: MachineSpec, provisio
             "have them added to a role of the user's",
         ),
     ]
-    address = str(options.address) if options.address else machines.address_of(seen.addresses)
+    address = str(options.address) if options.address else machines.choose_address(seen.addresses)
     if seen.power == "on" and address is not None and all(one.ok for one in found):
-        found += await found_inside(options.make_way(address), spec)
+        found += await check_inside(options.make_way(address), spec)
     return found
 
 
@@ -271,8 +276,8 @@ def _must_be_importable() -> None:
 
 def _make_borrowed(seen: VsphereMachine, order: Order, options: Options) -> BorrowedState:
     """What is about to become of a machine; one that already is as the study asks is only used. Pure, but the mark."""
-    given = machines.asked(order.spec, seen.shape)
-    loan = Loan(found=seen.shape, given=given, was_on=seen.power == "on", mark=lending.mark(order.name))
+    given = machines.choose_shape(order.spec, seen.shape)
+    loan = Loan(found=seen.shape, given=given, was_on=seen.power == "on", mark=lending.describe_borrower(order.name))
     is_used = options.template is None and order.provision != "boot" and seen.shape == given
     return BorrowedState(
         options=options,
@@ -289,14 +294,6 @@ def _list_needed(options: Options, spec: MachineSpec, seen: VsphereMachine, prov
     if options.template is not None:
         return (*CLONE, *CONFIGURE, *card, *POWER)
     return () if provision == "reuse" else (*CONFIGURE, *card, *POWER)
-
-
-def _refuse_changed(seen: VsphereMachine, order: Order, options: Options) -> None:
-    """HostCannot for what has come to be since the check before the run."""
-    is_cloned, has_address = options.template is not None, options.address is not None
-    for one in machines.objections(seen, order.spec, order.provision, is_cloned, has_address):
-        if not one.ok:
-            raise HostCannot(one.detail, one.what, one.remedy)
 
 
 async def _find_again(api: Vsphere, borrowed: BorrowedState) -> VsphereMachine | None:

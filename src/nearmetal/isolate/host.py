@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nearmetal import cpu_lists
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.changes.kinds import KINDS
-from nearmetal.lab.cpus import cpuset
+from nearmetal.lab.cpus import free_cpus
 from nearmetal.lab.site import must
 from nearmetal.model import Commands
 from nearmetal.treatments.isolation import SYSCTLS
@@ -156,7 +156,7 @@ def choose_cpus(text: str | None, host: Host) -> tuple[int, ...]:
 
 
 async def read_cpusets(commands: Commands, probe: str, cpus: Sequence[int]) -> Cpusets:
-    listed = await cpuset.listed(commands, probe, cpu_lists.show(cpus))
+    listed = await free_cpus.list_cpuset(commands, probe, cpu_lists.show(cpus))
     told = json.loads(listed)
     return Cpusets(
         listed=listed,

@@ -17,7 +17,7 @@ from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import ChangeOutcome, UndoOutcome
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger, outstanding, standing_folder
-from nearmetal.lab.cpus import cpuset
+from nearmetal.lab.cpus import free_cpus
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
 
@@ -59,7 +59,7 @@ def isolated_cpus(stands: Sequence[Change]) -> str:
 
 async def list_prefix(commands: Commands, stands: Sequence[Change], probe: str) -> tuple[str, ...]:
     """The words before a command's own that start it on the isolated CPUs, in their cpuset if that could be made."""
-    wanted = [cpuset.joined(one) for one in stands if one.kind == "cpuset"]
+    wanted = [free_cpus.find_joined(one) for one in stands if one.kind == "cpuset"]
     there = [folder for folder in wanted if (await commands.exec(["test", "-d", folder])).status == 0]
     joined = [word for folder in there for word in ("--cgroup", folder)]
     return (probe, "launch", *joined, "--cpus", isolated_cpus(stands), "--")
@@ -75,7 +75,8 @@ async def isolate_cpus(wanted: Sequence[Change], commands: Commands, path: Path)
     with closing(_open_ledger(path)) as ledger:
         ledger.begin_boot(await _boot_id(commands))
         told = dict(ledger.outstanding().changes)
-        if any(change.kind != "boot" or _is_contradiction(change, wanted) for change in told.values()):
+        boot = [change.after for change in wanted if change.kind == "boot"]  # what the boot loader is to be told
+        if any(change.kind != "boot" or boot not in ([], [change.after]) for change in told.values()):
             raise HostCannot("this host is isolated already", str(path), "first: nearmetal isolate off")
         new = [change for change in wanted if change.kind != "boot" or not told]
         applied = await engine.apply(new, ledger, _make_reach(commands))
@@ -87,11 +88,6 @@ async def isolate_cpus(wanted: Sequence[Change], commands: Commands, path: Path)
                 f"{'; '.join(map(strip_site, applied.refused))}. {outcome}", remedy=_find_remedy(wanted, applied)
             )
         return applied
-
-
-def _is_contradiction(told: Change, wanted: Sequence[Change]) -> bool:
-    """Whether the boot loader is to be told something else than it was."""
-    return any(change.kind == "boot" and change.after != told.after for change in wanted)
 
 
 def _find_remedy(wanted: Sequence[Change], applied: ChangeOutcome) -> str:

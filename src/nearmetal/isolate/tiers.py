@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from nearmetal import cpu_lists
-from nearmetal.isolate.host import KNOBS, Bystanders, Cpusets, Host, HostCpu
+from nearmetal.isolate.host import KNOBS, Bystanders, Cpusets, Host
 from nearmetal.model import Change
 from nearmetal.treatments.isolation import kernel_arguments
 
 ON = "site:local"
 GOVERNOR = "performance"
+_DEVICES = "/sys/devices/system"
 
 _WHY = {
     "kernel.timer_migration": "timers stay on the CPU that set them",
@@ -20,16 +21,18 @@ _WHY = {
 }
 
 
-def at_once(host: Host, cpus: Sequence[int], cpusets: Cpusets, probe: str, required: bool) -> list[Change]:
+def list_changes(host: Host, cpus: Sequence[int], cpusets: Cpusets, probe: str, required: bool) -> list[Change]:
     """Knobs, governors, and last everybody who may run there: what takes no reboot. `required`: or nothing at all.
 
     People's programs by a cpuset where that is fit for it; by their affinities all others who may still run there.
     """
     target = f"{probe} {cpu_lists.show(cpus)}"
+    governed = [cpu.number for cpu in host.cpus if cpu.number in cpus and cpu.governor]
+    counting = [cpu.number for cpu in host.cpus if cpu.number in cpus and cpu.counts_errors]
     wanted = [
         *(("sysctl", name, KNOBS[name]) for name in host.knobs),
-        *(("file", _governor_file(cpu), f"{GOVERNOR}\n") for cpu in host.cpus if cpu.number in cpus and cpu.governor),
-        *(("file", _errors_file(cpu), "1\n") for cpu in host.cpus if cpu.number in cpus and cpu.counts_errors),
+        *(("file", f"{_DEVICES}/cpu/cpu{cpu}/cpufreq/scaling_governor", f"{GOVERNOR}\n") for cpu in governed),
+        *(("file", f"{_DEVICES}/machinecheck/machinecheck{cpu}/ignore_ce", "1\n") for cpu in counting),
         *(() if cpusets.unfit else (("cpuset", target, cpusets.listed),)),
         ("bystanders", target, "clear"),
     ]
@@ -39,21 +42,13 @@ def at_once(host: Host, cpus: Sequence[int], cpusets: Cpusets, probe: str, requi
     ]
 
 
-def by_boot_loader(cpus: Sequence[int]) -> Change:
+def make_boot_change(cpus: Sequence[int]) -> Change:
     """A file of our own in /etc/default/grub.d; the user's lines are not edited."""
     arguments = " ".join(kernel_arguments(cpu_lists.show(cpus)))
     return Change(on=ON, kind="boot", target="kernel arguments", after=arguments)
 
 
-def _governor_file(cpu: HostCpu) -> str:
-    return f"/sys/devices/system/cpu/cpu{cpu.number}/cpufreq/scaling_governor"
-
-
-def _errors_file(cpu: HostCpu) -> str:
-    return f"/sys/devices/system/machinecheck/machinecheck{cpu.number}/ignore_ce"
-
-
-def in_words(change: Change, host: Host, there: Bystanders, cpusets: Cpusets) -> str:
+def describe_change(change: Change, host: Host, there: Bystanders, cpusets: Cpusets) -> str:
     cpus = change.target.split()[-1]
     match change.kind:
         case "sysctl":

@@ -8,7 +8,7 @@ commands    how commands run on a site
 cpus        which CPUs whoever gets, and what is heard on them
 machines    whose kernel a machine runs on, its first process, its control groups
 networks    the switch, links and trunks
-reached     machines that are reached from outside
+remote      machines that are reached by a connection
 borrowed    machines that are somebody's
 image       the lab image
 

@@ -23,35 +23,28 @@ from typing import TYPE_CHECKING, Any
 from nearmetal.config import LIMITS, Limits
 from nearmetal.cpu_lists import parse as parse_cpus
 from nearmetal.cpu_lists import show as show_cpus
-from nearmetal.lab.cgroup import cost as read_group_cost
-from nearmetal.lab.cgroup import create as create_group
-from nearmetal.lab.cgroup import of_process as find_group
-from nearmetal.lab.cgroup import remove as remove_group
-from nearmetal.lab.cpus.limits import limits_found as check_limits
+from nearmetal.lab.cgroup import create_group, find_group, read_group_cost, remove_group
+from nearmetal.lab.cpus.limits import check_limits
+from nearmetal.lab.findings import check_programs, check_provided
 from nearmetal.lab.findings import finding as make_finding
-from nearmetal.lab.findings import programs as check_programs
-from nearmetal.lab.findings import provided as check_provided
 from nearmetal.lab.image.image import Image
-from nearmetal.lab.image.placed import root as place_root
+from nearmetal.lab.image.transfer import place_root
 from nearmetal.lab.keys import KeyPair, LabKeys
 from nearmetal.lab.keys import lab_keys as load_lab_keys
 from nearmetal.lab.machine import ENVIRONMENT as MACHINE_ENVIRONMENT
-from nearmetal.lab.machine import NamedCommands
-from nearmetal.lab.machine import get as read_file
-from nearmetal.lab.machine import handle_of as make_handle
-from nearmetal.lab.machine import image as find_image
-from nearmetal.lab.machine import image_found as check_image
-from nearmetal.lab.machine import launch_on as build_launch
-from nearmetal.lab.machine import put as put_file
-from nearmetal.lab.machines.held import HeldMachine, build_held_door, find_first_process, make_scratch, start_holder
+from nearmetal.lab.machine import NamedCommands, build_launch, check_image, find_image, make_handle, put_file, read_file
 from nearmetal.lab.machines.identity import FirstProcess
-from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
-from nearmetal.lab.machines.shared_kernel import isolation_found as check_isolation
+from nearmetal.lab.machines.namespace_machine import (
+    HeldMachine,
+    build_held_door,
+    find_first_process,
+    make_scratch,
+    start_holder,
+)
+from nearmetal.lab.machines.shared_kernel import SharedKernelMachine, check_isolation
 from nearmetal.lab.networks.network import INSIDE as DATA_INTERFACE
 from nearmetal.lab.networks.network import TOOLS as NETWORK_TOOLS
-from nearmetal.lab.networks.network import peer as name_peer
-from nearmetal.lab.networks.network import plug_moved as move_tap
-from nearmetal.lab.networks.network import plug_tap, plug_veth, unplug
+from nearmetal.lab.networks.network import move_tap, name_peer, plug_tap, plug_veth, unplug
 from nearmetal.lab.probe import INSIDE as PROBE_INSIDE
 from nearmetal.lab.probe import ensure as ensure_probe
 from nearmetal.lab.probe import path as find_probe
@@ -60,16 +53,9 @@ from nearmetal.say import Say, meanwhile
 from nearmetal.units import BitRate, Bytes, Seconds, Share
 
 if TYPE_CHECKING:
-    from nearmetal.lab.borrowed.behind import BehindSsh, GuestBehindSsh
-    from nearmetal.lab.borrowed.behind import found_inside as check_inside
-    from nearmetal.lab.borrowed.behind import permitted as check_permitted
+    from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, check_inside, check_permitted
 
-_BEHIND_SSH = {
-    "BehindSsh": "BehindSsh",
-    "GuestBehindSsh": "GuestBehindSsh",
-    "check_inside": "found_inside",
-    "check_permitted": "permitted",
-}
+_BEHIND_SSH = ("BehindSsh", "GuestBehindSsh", "check_inside", "check_permitted")
 
 __all__ = [
     "DATA_INTERFACE",
@@ -132,6 +118,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _BEHIND_SSH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from nearmetal.lab.borrowed import behind
+    from nearmetal.lab.borrowed import ssh_guests
 
-    return getattr(behind, _BEHIND_SSH[name])
+    return getattr(ssh_guests, name)

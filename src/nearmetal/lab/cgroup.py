@@ -106,12 +106,12 @@ exit 1
 """
 
 
-async def version(site: Site) -> int:
+async def find_version(site: Site) -> int:
     """2 where the unified hierarchy is the only one, else 1."""
     return 2 if (await site.exec(["test", "-f", str(ROOT / "cgroup.controllers")])).status == 0 else 1
 
 
-def named(name: str, version: int, has_quota: bool = False) -> ControlGroup:
+def name_group(name: str, version: int, has_quota: bool = False) -> ControlGroup:
     """The group of a machine of ours, whether it exists or not."""
     folder, controllers = _folder_name(name), _CONTROLLERS if has_quota else _CONTROLLERS[:-1]
     return _second_version(folder) if version == 2 else _first_version(dict.fromkeys(controllers, folder))
@@ -134,7 +134,7 @@ def _second_version(path: str) -> ControlGroup:
     return ControlGroup(folder, folder, folder, 2, folder)
 
 
-async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_memory: bool) -> ControlGroup:
+async def create_group(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_memory: bool) -> ControlGroup:
     """Make a group with the machine's CPUs, its quota of them and, for what is no virtual machine, its memory (and no
     swap) as limits.
 
@@ -143,20 +143,20 @@ async def create(name: str, spec: MachineSpec, cpus: str, site: Site, *, limit_m
     """
     if rootless.lacks_groups(site):
         return ControlGroup("", "", "", 0, cpus=cpus, spent=f"{site.state}/machines/{name}/spent")
-    limits = (cpus, str(spec.memory) if limit_memory else "", str(microseconds(spec) or ""), str(PERIOD))
+    limits = (cpus, str(spec.memory) if limit_memory else "", str(count_microseconds(spec) or ""), str(PERIOD))
     ended = await site.exec(["sh", "-c", _CREATE, "create", str(ROOT), _folder_name(name), *limits])
     if ended.status != 0:
         what = f"the control group of {name} could not be made: {ended.complaint}"
         raise HostCannot(what, remedy="`nearmetal doctor` says what is missing")
-    return named(name, int(ended.stdout), has_quota=spec.quota is not None)
+    return name_group(name, int(ended.stdout), has_quota=spec.quota is not None)
 
 
-def microseconds(spec: MachineSpec) -> int | None:
+def count_microseconds(spec: MachineSpec) -> int | None:
     """CPU time that a machine may use in each `PERIOD`: its quota of each of its CPUs; None for no limit."""
     return None if spec.quota is None else round(spec.quota * spec.vcpus * PERIOD)
 
 
-async def quota(group: ControlGroup, site: Site) -> float | None:
+async def read_quota(group: ControlGroup, site: Site) -> float | None:
     """CPUs' worth of time that a group may use, as the kernel tells; None for no limit."""
     if not group.cpu:
         return None
@@ -165,14 +165,14 @@ async def quota(group: ControlGroup, site: Site) -> float | None:
     return None if allowed in (b"max", b"-1") else int(allowed) / int(period)
 
 
-async def of_process(pid: int, site: Site) -> ControlGroup:
+async def find_group(pid: int, site: Site) -> ControlGroup:
     """The group that a process is in, whoever made it."""
     lines = [line.split(":", 2) for line in (await must(site, "cat", f"/proc/{pid}/cgroup")).decode().splitlines()]
     paths = {one: path.lstrip("/") for _, controllers, path in lines for one in controllers.split(",")}
-    return _second_version(paths.get("", "")) if await version(site) == 2 else _first_version(paths)
+    return _second_version(paths.get("", "")) if await find_version(site) == 2 else _first_version(paths)
 
 
-async def cost(group: ControlGroup, site: Site, first: int | None = None) -> Cost:
+async def read_group_cost(group: ControlGroup, site: Site, first: int | None = None) -> Cost:
     """What the group has used since it was made: CPU seconds, and memory now.
 
     Memory is the proportional set size of all its processes and the kernel's memory on their behalf, page cache that
@@ -209,14 +209,14 @@ def add_memory(told: str) -> int | None:
     return processes + sum(kernel[name] for name in (*parts, "pagetables", "percpu") if name in kernel)
 
 
-async def processes(group: ControlGroup, site: Site) -> list[int]:
+async def list_processes(group: ControlGroup, site: Site) -> list[int]:
     found = await site.exec(["cat", *(f"{folder}/cgroup.procs" for folder in group.folders)])
     return sorted({int(line) for line in found.text.split()})
 
 
-async def remove(name: str, site: Site) -> None:
+async def remove_group(name: str, site: Site) -> None:
     """Kill what still runs in a machine's group and remove it. Idempotent. HostCannot when something cannot die."""
-    folders = [folder for version in (1, 2) for folder in named(name, version, has_quota=True).folders]
+    folders = [folder for version in (1, 2) for folder in name_group(name, version, has_quota=True).folders]
     ended = await site.exec(["sh", "-c", REMOVE, "remove", *folders])
     if ended.status != 0:
         raise HostCannot(f"the control group of {name} could not be removed: {ended.complaint}")

@@ -64,7 +64,7 @@ _COUNTS: Mapping[tuple[str, str], str] = {
 }
 
 
-async def limits(machines: Sequence[Sequence[str]], site: Site) -> list[GroupLimits]:
+async def read_limits(machines: Sequence[Sequence[str]], site: Site) -> list[GroupLimits]:
     """Of the groups that each machine's threads are in, whoever put them there, from the lines of their /proc/*/cgroup.
     MachineLost, HostCannot."""
     folders = [find_folders(lines) for lines in machines]

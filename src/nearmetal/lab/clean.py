@@ -14,7 +14,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.lab.changes.ledger import Ledger, OfAnotherHost, ledgers_folder, outstanding, ownerless, standing_folder
 from nearmetal.lab.commands import orphans
-from nearmetal.lab.findings import placed
+from nearmetal.lab.findings import describe_place
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.lock import wait_for_dead_run
 from nearmetal.lab.qemu import accelerator, snapshot
@@ -111,7 +111,7 @@ async def _find_unknown(name: str, open_site: Sites, known: Set[str]) -> tuple[s
         site = await open_site(name)
         lines = (await must(site, "sh", "-c", _LIST_OURS)).decode().splitlines()
     except NearmetalError as error:
-        return (f"host {name}: {placed(error)}",)
+        return (f"host {name}: {describe_place(error)}",)
     ours = [line for line in lines if (token := _TOKEN.search(line)) and token[1] not in known]
     why = "in no ledger of this host: another's, or its ledger is lost"
     return tuple(f"{line} on {name} ({why})" for line in ours)
@@ -133,11 +133,16 @@ async def _replay(path: Path, say: Say) -> CleanOutput:
             return CleanOutput(in_use=1)  # somebody has taken it since: who owns it, or who cleans as well
         with closing(ledger):
             async with meanwhile(say, partial(_still, ledger)):
-                await orphans.settled(path.stem)
+                await orphans.wait_settled(path.stem)
                 ledger.settle_other_boots(LocalSite().boot_id)
-                return await _undo(path.stem, ledger)
+                before = ledger.outstanding()
+                async with aclosing(opener(before.hosts)) as open_site:
+                    cleared = await Lab(path.stem, ledger, open_site).clear()
+                after = ledger.outstanding()
     except OSError as error:
         return CleanOutput(ledgers=1, left=(system_errors.in_full(error),))
+    removed = tuple(f"{h.kind} {h.name}" for h in before.handles if h not in after.handles)
+    return CleanOutput(ledgers=1, removed=removed, restored=cleared.restored, left=tuple(map(str, cleared.left)))
 
 
 def _still(ledger: Ledger) -> str:
@@ -145,15 +150,6 @@ def _still(ledger: Ledger) -> str:
     # What was changed in a machine goes with it.
     things = still.made or still.changed or ["it is nearly done"]
     return f"still putting right what a dead run left: {', '.join(things)}"
-
-
-async def _undo(token: str, ledger: Ledger) -> CleanOutput:
-    before = ledger.outstanding()
-    async with aclosing(opener(before.hosts)) as open_site:
-        cleared = await Lab(token, ledger, open_site).clear()
-    after = ledger.outstanding()
-    removed = tuple(f"{h.kind} {h.name}" for h in before.handles if h not in after.handles)
-    return CleanOutput(ledgers=1, removed=removed, restored=cleared.restored, left=tuple(map(str, cleared.left)))
 
 
 def _sum(all_cleaned: Sequence[CleanOutput]) -> CleanOutput:

@@ -135,7 +135,7 @@ async def _group_by_address(center: Site, others: Sequence[Site]) -> Mapping[str
     try:
         for site in others:
             if site.boot_id != center.boot_id:
-                address = center.underlay or (await network.facing(str(site.underlay), center)).address
+                address = center.underlay or (await network.find_route(str(site.underlay), center)).address
                 found.setdefault(address, []).append(site)
     except MachineLost:
         raise

@@ -14,8 +14,9 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NearmetalError, message_of
 from nearmetal.in_short import in_short
 from nearmetal.lab import clean, containment, image, probe, rootless
+from nearmetal.lab.architecture import HERE
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
-from nearmetal.lab.findings import finding, program, provided
+from nearmetal.lab.findings import check_program, check_provided, finding
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite, host_facts, must
@@ -83,8 +84,8 @@ async def find_packages(environments: Sequence[str]) -> list[str]:
     """
     _refuse_unknown(environments)
     site = LocalSite()
-    findings = [] if _built_image() else [program(name, package) for name, package in _BUILD_TOOLS.items()]
-    findings += [program(name, package) for name, package in _NAMESPACE_TOOLS]
+    findings = [] if _built_image() else [check_program(name, package) for name, package in _BUILD_TOOLS.items()]
+    findings += [check_program(name, package) for name, package in _NAMESPACE_TOOLS]
     for name in environments:
         environment = plugins.load("environments", name)
         if not any(field.is_required() for field in environment.Options.model_fields.values()):
@@ -106,7 +107,7 @@ async def _findings(asked: Sequence[str]) -> list[Finding]:
     site = LocalSite()
     findings = [
         rootless.find_root(str(os.geteuid()), "machines cannot be made"),
-        provided("probe", probe.path),
+        check_provided("probe", probe.path),
         await _namespaces(site),
         _space(),
         _leftovers(),
@@ -116,7 +117,7 @@ async def _findings(asked: Sequence[str]) -> list[Finding]:
     ]
     lab = _built_image()
     if lab is None:
-        findings += [program(name, package) for name, package in _BUILD_TOOLS.items()]
+        findings += [check_program(name, package) for name, package in _BUILD_TOOLS.items()]
         missing = finding("lab image", False, "not built yet; without it no machine can be tried", _BUILD)
         findings.append(missing.model_copy(update={"fatal": False}))
     of_environments = await _environments(site, asked, is_built=lab is not None)
@@ -162,7 +163,7 @@ def _refused(what: str, error: OSError, *, fatal: bool = True) -> Finding:
 async def _namespaces(site: Site) -> Finding:
     what = "network namespace"
     for name, package in _NAMESPACE_TOOLS:
-        found = program(name, package)
+        found = check_program(name, package)
         if not found.ok:
             return found.model_copy(update={"what": f"{what}: {name}"})
     has_none = "this kernel, or this container, has none"
@@ -224,7 +225,7 @@ def compare_with_table(sysctls: Mapping[str, str]) -> Finding:
 
 def _captures() -> Finding:
     """Only studies that ask for captures need it."""
-    found = program("tcpdump", "tcpdump")
+    found = check_program("tcpdump", "tcpdump")
     detail = "" if found.ok else f"{found.detail}; studies that capture packets of their servers cannot run"
     return found.model_copy(update={"what": "captures: tcpdump", "fatal": False, "detail": detail})
 
@@ -313,7 +314,7 @@ async def _accelerators(lab: Image) -> list[Finding]:
     """Boot a guest on each: a device that opens proves nothing."""
     from nearmetal.lab.qemu import accelerator, arguments
 
-    if not program(arguments.PROGRAM, "qemu-system-x86").ok:
+    if not check_program(arguments.PROGRAM, HERE.qemu_package).ok:
         return []  # which is what the environment lacks
     findings: list[Finding] = []
     for accel in ("kvm", "tcg"):
@@ -324,7 +325,7 @@ async def _accelerators(lab: Image) -> list[Finding]:
             findings.append(Finding(what=what, ok=False, fatal=False, detail=detail, remedy=remedy))
             continue
         try:
-            proof = await accelerator.proved_now(accel, lab, Paths.default().cache, LocalSite())
+            proof = await accelerator.renew_proof(accel, lab, LocalSite())
         except NearmetalError as error:
             findings.append(_failed(what, error))
         except OSError as error:

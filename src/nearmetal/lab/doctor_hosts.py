@@ -9,9 +9,9 @@ from nearmetal import plugins
 from nearmetal.errors import NearmetalError, message_of
 from nearmetal.lab.clocks import compare_clock
 from nearmetal.lab.doctor import DISK_NEEDED, Diagnosis, HostDiagnosis
-from nearmetal.lab.findings import finding, placed, programs
+from nearmetal.lab.findings import check_programs, describe_place, finding
 from nearmetal.lab.networks import trunk
-from nearmetal.lab.site import available_cpus, memory, must
+from nearmetal.lab.site import available_cpus, must, read_memory
 from nearmetal.lab.sites import Sites, opener
 from nearmetal.model import PRETENDED, EnvironmentSpec, Finding, HostSpec, MachineSpec, Site
 from nearmetal.units import show_duration, show_size
@@ -40,7 +40,7 @@ async def _reach(name: str, open_site: Sites) -> Site | Finding:
     try:
         return await open_site(name)
     except NearmetalError as error:
-        return Finding(what=LOGIN, ok=False, detail=placed(error), remedy=error.remedy or "see that it answers")
+        return Finding(what=LOGIN, ok=False, detail=describe_place(error), remedy=error.remedy or "see that it answers")
 
 
 async def _examine(site: Site | Finding, center: Site | Finding | None) -> tuple[Finding, ...]:
@@ -66,7 +66,7 @@ async def _ask(what: str, check: Coroutine[Any, Any, Finding]) -> Finding:
     try:
         found = await check
     except NearmetalError as error:
-        found = Finding(what=what, ok=False, detail=placed(error), remedy=error.remedy)
+        found = Finding(what=what, ok=False, detail=describe_place(error), remedy=error.remedy)
     except Exception as error:  # it may be anybody's, and raise anything
         found = Finding(what=what, ok=False, detail=message_of(error))
     return found.model_copy(update={"what": what, "fatal": what in (WAY, "host")})
@@ -75,7 +75,7 @@ async def _ask(what: str, check: Coroutine[Any, Any, Finding]) -> Finding:
 async def _find_way(center: Site | Finding, site: Site) -> Finding:
     if isinstance(center, Finding):
         return Finding(what=WAY, ok=False, detail="the servers' host is not reached")
-    return await trunk.lacking("vxlan", center, site)
+    return await trunk.check_trunk("vxlan", center, site)
 
 
 def _list_environments() -> Iterator[str]:
@@ -101,7 +101,7 @@ async def _count_cpus(site: Site) -> Finding:
 
 
 async def _count_memory(site: Site) -> Finding:
-    return Finding(what="", ok=True, detail=show_size(await memory(site, "MemAvailable")))
+    return Finding(what="", ok=True, detail=show_size(await read_memory(site, "MemAvailable")))
 
 
 async def _compare_clock(site: Site) -> Finding:
@@ -126,7 +126,7 @@ async def _find_kvm(site: Site) -> Finding:
 
 
 async def _find_tcpdump(site: Site) -> Finding:
-    (found,) = await programs(site, {"tcpdump": "tcpdump"})
+    (found,) = await check_programs(site, {"tcpdump": "tcpdump"})
     return found
 
 

@@ -13,7 +13,7 @@ def finding(what: str, ok: bool, detail: str, remedy: str) -> Finding:
     return Finding(what=what, ok=ok) if ok else Finding(what=what, ok=False, detail=detail, remedy=remedy)
 
 
-def enough_cpus(wanted: int, available: int, why: str = "") -> Finding:
+def check_cpus(wanted: int, available: int, why: str = "") -> Finding:
     """Whether as many CPUs of a host can be used as a machine is to have; `why`: what it is about having fewer.
 
     Those that can be used may be fewer than there are: a cpuset, an affinity or an isolation may keep some from us.
@@ -22,26 +22,26 @@ def enough_cpus(wanted: int, available: int, why: str = "") -> Finding:
     return finding(f"{wanted} CPUs", wanted <= available, f"{available} of the host can be used{why}", remedy)
 
 
-def provided(what: str, find: Callable[[], object]) -> Finding:
+def check_provided(what: str, find: Callable[[], object]) -> Finding:
     """Whether something can be had: what `find` raises otherwise says why, and what helps."""
     try:
         find()
     except NearmetalError as error:
-        return Finding(what=what, ok=False, detail=placed(error), remedy=error.remedy)
+        return Finding(what=what, ok=False, detail=describe_place(error), remedy=error.remedy)
     return Finding(what=what, ok=True)
 
 
-def placed(error: NearmetalError) -> str:
+def describe_place(error: NearmetalError) -> str:
     """What is wrong, behind where it is, unless it names that itself."""
     return error.what if error.where in error.what else f"{error.where}: {error.what}"
 
 
-def program(name: str, package: str) -> Finding:
+def check_program(name: str, package: str) -> Finding:
     """Whether a program is installed on this host, by the Debian package that has it, or by several."""
     return _installed(name, shutil.which(name) is not None, package, find_manager)
 
 
-async def programs(commands: Commands, packages: Mapping[str, str]) -> list[Finding]:
+async def check_programs(commands: Commands, packages: Mapping[str, str]) -> list[Finding]:
     """Whether programs are installed where commands run, by the Debian packages that have them."""
     found = await _list_installed(commands, [*packages, *PROGRAMS])
     manager = choose_manager(found)

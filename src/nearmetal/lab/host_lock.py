@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, TimedOut
-from nearmetal.lab import others
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab.findings import finding
 from nearmetal.model import Finding, Site, SiteRunning
 
@@ -54,7 +54,7 @@ _held: WeakKeyDictionary[AbstractEventLoop, dict[tuple[str, str], SiteRunning]] 
 """By a host's boot_id and name. Connections are of one loop."""
 
 
-async def hold(site: Site) -> None:
+async def hold_host(site: Site) -> None:
     """Have the lock until the connection to the site ends. Idempotent; HostCannot with who has it.
 
     Our own run may have it already: by another name of the host, or since it runs there.
@@ -76,17 +76,12 @@ async def hold_all(names: Iterable[str], open_site: Callable[[str], Awaitable[Si
 
     HostCannot with who measures there. One that does not answer is told by whoever needs it.
     """
-    ordered = sorted(names)
-    sites = await asyncio.gather(*(_reach(name, open_site) for name in ordered))
-    for site in filter(None, sites):
-        await hold(site)
-
-
-async def _reach(name: str, open_site: Callable[[str], Awaitable[Site]]) -> Site | None:
-    try:
-        return await open_site(name)
-    except HostCannot:
-        return None
+    sites = await asyncio.gather(*(open_site(name) for name in sorted(names)), return_exceptions=True)
+    for site in sites:
+        if not isinstance(site, BaseException):
+            await hold_host(site)
+        elif not isinstance(site, HostCannot):
+            raise site
 
 
 @contextmanager
@@ -132,7 +127,7 @@ def _share(descriptor: int) -> bool:
     return False
 
 
-async def found(site: Site) -> Finding:
+async def check_holder(site: Site) -> Finding:
     holder = ""
     if not await _is_held(site):
         holder = (await site.exec(["sh", "-c", _LOOK, "look", FOLDER, HOLDER])).text.strip()
@@ -160,4 +155,4 @@ async def _is_held(site: Site) -> bool:
 
 
 def _me() -> str:
-    return f"{getpass.getuser()} on {socket.gethostname()} (process {others.run_process()})"
+    return f"{getpass.getuser()} on {socket.gethostname()} (process {concurrent_runs.run_process()})"

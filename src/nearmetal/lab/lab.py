@@ -12,7 +12,6 @@ from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import ChangeOutcome, NotNoted, UndoOutcome
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.commands import orphans
-from nearmetal.lab.commands.bound import BoundCommands
 from nearmetal.lab.leftovers import Leftover
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
@@ -21,6 +20,7 @@ from nearmetal.lab.networks import underlay as underlays
 from nearmetal.lab.networks.link import Link
 from nearmetal.lab.networks.trunk import Trunk, Tunnel
 from nearmetal.lab.networks.underlay import Underlay
+from nearmetal.lab.site import BoundCommands
 from nearmetal.model import (
     Change,
     Commands,
@@ -53,7 +53,7 @@ class Lab:
     """Makes and removes. `token` tells this lab's things from everybody else's."""
 
     def __init__(self, token: str, ledger: Ledger, open_site: OpenSite, mtu: int = network.MTU) -> None:
-        orphans.sign(token)
+        orphans.sign_process(token)
         self.token = token
         self.ledger = ledger
         self.mtu = mtu
@@ -98,11 +98,11 @@ class Lab:
         """
         plugin = plugins.load("environments", environment.kind)
         if not self._images.get(spec.image):
-            self._images[spec.image] = lab_machine.hold(spec.image)
+            self._images[spec.image] = lab_machine.hold_image(spec.image)
         self._made += 1
         number, name = self._made, f"nm-{self.token}-{self._made}"  # others are made meanwhile
         if environment.description.is_on_switch and shared is None:
-            self._ports[name] = network.port(await self._switch(site), number, bridge, self.mtu)
+            self._ports[name] = network.make_port(await self._switch(site), number, bridge, self.mtu)
         order = Order(
             name=name,
             role=role,
@@ -128,8 +128,8 @@ class Lab:
     async def join(self, tunnel: Tunnel, servers: Site, clients: Sequence[Site], bridge: str) -> Trunk:
         """A trunk from a site's switch to those of other sites, at this bridge of each; it lies until `take_up`."""
         namespaces = {site.name: await self._switch(site) for site in (servers, *clients)}
-        pairs = [await trunks.ends(servers, site) for site in clients]
-        return await trunks.lay(f"nm-{self.token}", tunnel, pairs, namespaces, bridge, self.ledger)
+        pairs = [await trunks.find_ends(servers, site) for site in clients]
+        return await trunks.lay_trunk(f"nm-{self.token}", tunnel, pairs, namespaces, bridge, self.ledger)
 
     async def find_mtu(self, servers: Site, clients: Sequence[Site]) -> int:
         """Bytes that all interfaces carry by which these hosts reach each other. HostCannot."""
@@ -142,14 +142,14 @@ class Lab:
         interfaces = await underlays.find_interfaces(center, list(sites.values()))
         machines = [*servers, *clients]
         ports = [(self._ports[one.name], interfaces[one.site.name]) for one in machines]
-        underlay, places = await underlays.lay(f"nm-{self.token}", ports, self.ledger)
+        underlay, places = await underlays.lay_underlay(f"nm-{self.token}", ports, self.ledger)
         self._places = {
             one.name: port.model_copy(update={"outside": places[port]})
             for one, (port, _) in zip(machines, ports, strict=True)
         }
         for one in clients:
             port, place = self._ports[one.name], self._places[one.name]
-            await network.patch(port.outside, place.outside, network.namespace(port), one.site)
+            await network.patch_links(port.outside, place.outside, network.name_namespace(port), one.site)
         return underlay
 
     async def lay(
@@ -159,7 +159,7 @@ class Lab:
         ends = [(self._ports[server], self._places.get(server, self._ports[client])) for server, client in pairs]
         ends = list(dict.fromkeys(ends))  # a server has one place on its host's network for all clients
         switch = self._switches[site.name].name
-        self._link = await links.lay(switch, spec, ends, cpuset, site, self.ledger, seed=seed)
+        self._link = await links.lay_link(switch, spec, ends, cpuset, site, self.ledger, seed=seed)
         return self._link
 
     async def take_up(self) -> list[Leftover]:
@@ -275,9 +275,9 @@ async def remove(handle: Handle, site: Site) -> None:
     if handle.kind == network.KIND:
         await network.destroy_switch(handle, site)
     elif handle.kind == links.KIND:
-        await links.remove(handle, site)
+        await links.remove_link(handle, site)
     elif handle.kind == trunks.KIND:
-        await trunks.remove(handle, site)
+        await trunks.remove_end(handle, site)
     elif handle.kind == "engine":
         # With Docker's SDK, which most that is removed has no need of.
         from nearmetal.lab.containers.engine import remove as remove_engine

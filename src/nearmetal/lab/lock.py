@@ -13,9 +13,9 @@ from typing import IO, Any
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
-from nearmetal.lab import host_lock, others
+from nearmetal.lab import concurrent_runs, host_lock
 from nearmetal.say import Say, ignore_text
-from nearmetal.system.files import closing_descriptor
+from nearmetal.system.files import closing_descriptor, name_file
 
 LOCK_FILE = ".lock"
 """Of a folder, whose lock it bears."""
@@ -55,7 +55,7 @@ def measuring(say: Say = ignore_text, what: str = "") -> Iterator[int]:
     """
     path = Paths.default().state / _MEASURING
     busy = "another run is measuring on this host"
-    with exclusive(path, busy, say, what) as descriptor, host_lock.share_here(), others.present():
+    with exclusive(path, busy, say, what) as descriptor, host_lock.share_here(), concurrent_runs.present():
         yield descriptor
 
 
@@ -99,13 +99,10 @@ def exclusive(path: Path, busy: str, say: Say = ignore_text, what: str = "") -> 
 
 def _write_holder(file: IO[Any], path: Path, what: str = "") -> None:
     """OSError, which names the file."""
-    try:
+    with name_file(path):
         file.truncate(0)
         holder = f"process {os.getpid()}{what and ': '}{what}"
         os.write(file.fileno(), holder.encode())  # what a file object keeps fails once more later
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
 
 
 def wait_for_dead_run(say: Say = ignore_text) -> None:

@@ -8,8 +8,9 @@ from typing import IO, Any, Protocol
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import image as images
-from nearmetal.lab.commands.refused import cannot_read, cannot_write
-from nearmetal.lab.findings import provided
+from nearmetal.lab.architecture import HERE, Architecture
+from nearmetal.lab.commands.refusals import cannot_read, cannot_write
+from nearmetal.lab.findings import check_provided
 from nearmetal.lab.image import Image, Process, Recipe, ls, pinned
 from nearmetal.model import Commands, Completed, ControlGroup, Finding, Handle, MachineImage, MachineSpec, Order, Site
 
@@ -40,10 +41,11 @@ _LACKING = 'for program; do command -v "$program" >/dev/null || echo "$program";
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst")
 
 
-def image(name: str) -> Image:
+def find_image(name: str) -> Image:
     """The image of a name: the newest, or the one that the run began with. HostCannot when it is not there."""
     found = _image(name)
     if found:
+        refuse_foreign(found)
         return found
     if digest := pinned.digest(name):
         what = f"the image {name} {digest[:12]} that the run began with is gone, and another would be another system"
@@ -58,6 +60,14 @@ def image(name: str) -> Image:
         raise HostCannot(f"there is no image {name!r}: an archive has to be made one", remedy=remedy)
     build = f"nearmetal image build{'' if name == Recipe().name else f' --name {name}'}"
     raise HostCannot(f"there is no image {name!r}", remedy=f"build it: {build}; or name one of: nearmetal image ls")
+
+
+def refuse_foreign(image: Image, here: Architecture = HERE) -> None:
+    """HostCannot for an image that was built on a host with another processor."""
+    built = image.manifest.get("architecture", here.debian)
+    if built != here.debian:
+        what = f"it is for {built}, and this host is {here.debian}"
+        raise HostCannot(what, f"the image {image.name}", f"nearmetal image rm {image.name}; nearmetal image build")
 
 
 def _build_from(name: str, as_name: str = "mine") -> str:
@@ -75,7 +85,7 @@ def find_process(name: str) -> Process:
     if MachineSpec(image=name).brings_image:
         remedy = f'make it one: {_build_from(name)}; then machine.image = "mine"'
         raise HostCannot(f"what {name} starts is known of images of nearmetal's alone", remedy=remedy)
-    found = Process.of(image(name))
+    found = Process.of(find_image(name))
     if not found.argv:
         remedy = 'write it out: start = ["/srv/api", "--port", "8080"]'
         raise HostCannot(f"the image {name!r} has no entry point and no command", remedy=remedy)
@@ -88,29 +98,29 @@ def has_sshd(name: str) -> bool:
     return found is None or "process" not in found.manifest or (found.root / "usr/sbin/sshd").exists()
 
 
-def hold(name: str) -> IO[bytes] | None:
+def hold_image(name: str) -> IO[bytes] | None:
     """Keep the image of a name, until what is returned is closed; None where there is none. HostCannot."""
     found = _image(name)
     return images.hold(found) if found else None
 
 
-def image_found(name: str) -> Finding:
+def check_image(name: str) -> Finding:
     """Whether an image is built. The lab's own is no obstacle: a run builds it."""
-    return provided(f"image {name}", lambda: image(name)).model_copy(update={"fatal": name != Recipe().name})
+    return check_provided(f"image {name}", lambda: find_image(name)).model_copy(update={"fatal": name != Recipe().name})
 
 
-def folder(name: str, site: Site) -> str:
+def name_folder(name: str, site: Site) -> str:
     """Where a machine of that name has its files on its site. Its environment removes them with the machine. Pure."""
     return f"{site.state}/machines/{name}"
 
 
-def described(name: str) -> str:
+def describe_image(name: str) -> str:
     """What a machine is made of, for the record: an image of ours with its digest, or what the user named."""
     found = _image(name)
     return name if found is None else f"{name} {found.digest[:12]}"
 
 
-def handle_of(kind: str, order: Order, site: Site, image: MachineImage | None = None, **data: Any) -> Handle:
+def make_handle(kind: str, order: Order, site: Site, image: MachineImage | None = None, **data: Any) -> Handle:
     """For the ledger: what there is to know of every machine of ours before it exists, and its plugin's `data`."""
     return Handle(
         kind=kind,
@@ -119,20 +129,20 @@ def handle_of(kind: str, order: Order, site: Site, image: MachineImage | None = 
         role=order.role,
         port=order.port,
         shared=order.shared,
-        image=image or MachineImage(name=described(order.spec.image)),
+        image=image or MachineImage(name=describe_image(order.spec.image)),
         data=data,
     )
 
 
-def launch(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:
+def build_words(probe: str, argv: Sequence[str], env: Mapping[str, str] | None, *place: str) -> list[str]:
     """The argument vector with which the probe starts a program, at its home, as where one logs in.
 
     `place` are options of its verb `launch`.
     """
-    return [probe, "launch", *place, "--at-home", "--clear-env", *given(env), "--", *argv]
+    return [probe, "launch", *place, "--at-home", "--clear-env", *build_variables(env), "--", *argv]
 
 
-def launch_on(
+def build_launch(
     site: Site,
     argv: Sequence[str],
     env: Mapping[str, str] | None = None,
@@ -148,15 +158,15 @@ def launch_on(
     """
     entered = () if inside is None else ("--enter", str(inside))
     spent = ("--spent", group.spent) if entered and group and group.spent else ()
-    return launch(site.probe, argv, env, *site.bound, *entered, *spent, *(group.joined if group else ()))
+    return build_words(site.probe, argv, env, *site.bound, *entered, *spent, *(group.joined if group else ()))
 
 
-def by_env(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
+def build_env(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
     """The argument vector with which `env` starts a program, where the probe need not."""
     return ["env", "-i", *_assignments(env), *argv]
 
 
-def given(env: Mapping[str, str] | None) -> list[str]:
+def build_variables(env: Mapping[str, str] | None) -> list[str]:
     """A program's whole environment, as the probe's verbs take it."""
     return [word for assignment in _assignments(env) for word in ("--env", assignment)]
 
@@ -171,7 +181,7 @@ class NamedCommands(Commands, Protocol):
     name: str
 
 
-async def put(commands: NamedCommands, content: bytes, path: str, mode: int) -> None:
+async def put_file(commands: NamedCommands, content: bytes, path: str, mode: int) -> None:
     """Write a whole file by what every image has; parents are made. HostCannot with what the machine said."""
     file = PurePosixPath(path)
     ended = await commands.exec(["sh", "-c", _PUT, "put", str(file), str(file.parent), f"{mode:o}"], stdin=content)
@@ -190,12 +200,12 @@ async def require_programs(commands: NamedCommands, image: str) -> None:
         raise NotProvisioned(f"its image {image} has no {', '.join(lacking)}", commands.name, remedy)
 
 
-async def get(commands: NamedCommands, path: str) -> bytes:
+async def read_file(commands: NamedCommands, path: str) -> bytes:
     """Read a whole file. ToolFailed with what the machine said."""
     return await _read(commands, path, ["cat", "--", path])
 
 
-async def part(commands: NamedCommands, path: str, begin: int, most: int) -> bytes:
+async def read_part(commands: NamedCommands, path: str, begin: int, most: int) -> bytes:
     """Read so much of a file from there on; nothing where there is none. ToolFailed with what the machine said."""
     return await _read(commands, path, ["sh", "-c", _PART, "part", path, str(begin), str(most)])
 

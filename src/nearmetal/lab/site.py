@@ -14,8 +14,8 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import containment, probe
 from nearmetal.lab.commands import process
-from nearmetal.lab.commands.refused import cannot_read, cannot_write, refuse_zero_bytes
-from nearmetal.model import Commands, Completed, HostSpec, SiteRunning
+from nearmetal.lab.commands.refusals import cannot_read, cannot_write, refuse_zero_bytes
+from nearmetal.model import Commands, Completed, HostSpec, Site, SiteRunning
 from nearmetal.say import Say, ignore_text
 from nearmetal.system.files import closing_descriptor
 
@@ -107,6 +107,34 @@ class LocalSite:
         return str(file)
 
 
+class BoundCommands:
+    """Of a site, whatever is started ends with the controller, also when that is killed.
+
+    Else a program that changes values could go on doing so while `clean` puts them back, and have the last word.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.put = site.put
+        self.get = site.get
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        timeout: float = LIMITS.command,
+    ) -> Completed:
+        return await self._site.exec(self._launched(argv), stdin=stdin, env=env, timeout=timeout)
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> SiteRunning:
+        return await self._site.spawn(self._launched(argv), env=env)
+
+    def _launched(self, argv: Sequence[str]) -> list[str]:
+        return [self._site.probe, "launch", *self._site.bound, "--", *argv]
+
+
 @contextmanager
 def short_path(folder: str | Path) -> Iterator[str]:
     """A folder's path in this process by its descriptor, because a socket's path may have 107 bytes only. OSError."""
@@ -127,11 +155,11 @@ def require_success(argv: Sequence[str], ended: Completed) -> bytes:
     """The stdout of a command that has ended. HostCannot with what it said, if its status is not 0. Pure."""
     if ended.status != 0:
         said = ended.complaint or ended.text.strip() or f"status {ended.status}"
-        raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {last_of(said)}")
+        raise HostCannot(f"`{' '.join(argv)[:200]}` failed: {shorten_words(said)}")
     return ended.stdout
 
 
-def last_of(said: str) -> str:
+def shorten_words(said: str) -> str:
     """The end of what a program said, in whole words. Pure."""
     if len(said) <= _SAID:
         return said
@@ -146,7 +174,7 @@ async def available_cpus(commands: Commands) -> list[int]:
     return [cpu for cpu in cpu_lists.parse(allowed.partition(":")[2]) if cpu in on]
 
 
-async def memory(commands: Commands, name: str) -> int:
+async def read_memory(commands: Commands, name: str) -> int:
     """Bytes, as the kernel there counts them by a name of /proc/meminfo: "MemTotal", "MemAvailable"."""
     lines = (await must(commands, "cat", "/proc/meminfo")).decode().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))

@@ -29,17 +29,14 @@ class Sites:
         """BadInput, or HostCannot with what helps."""
         if name == "local":
             return self._local
-        async with self._reaching[name]:
-            if name not in self._far:
-                self._far[name] = await self._reach(name)
-            return self._far[name]
-
-    async def _reach(self, name: str) -> "SshSite":
         if name not in self._hosts:
             raise BadInput(f"there is no host {name!r}", remedy=f'declare it: [hosts.{name}] ssh = "user@address"')
-        from nearmetal.lab.ssh.ssh_site import SshSite
+        async with self._reaching[name]:
+            if name not in self._far:
+                from nearmetal.lab.ssh.ssh_site import SshSite
 
-        return await SshSite.open(name, self._hosts[name], self._say)
+                self._far[name] = await SshSite.open(name, self._hosts[name], self._say)
+            return self._far[name]
 
     async def aclose(self) -> None:
         """Let go of all of them; what runs there ends."""

@@ -6,9 +6,9 @@ once: what a second program that wants the same CPU would change, the host's sch
 
 from typing import Any, ClassVar
 
-from nearmetal.lab.cpus import waiting
-from nearmetal.lab.cpus.hearing import SLACK, heard_by, listening
-from nearmetal.lab.cpus.waiting import Accounts
+from nearmetal.lab.cpus import run_queue
+from nearmetal.lab.cpus.noise import SLACK, build_listen_command, read_heard
+from nearmetal.lab.cpus.run_queue import Accounts
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Machine, Observation, Running, Stage
 
@@ -28,9 +28,9 @@ class NoiseObserver:
     async def start(self, stage: Stage) -> "NoiseWatch":
         watch = NoiseWatch()
         for server in stage.servers:
-            argv = listening(server.probe, stage.cpus[server.name], SECONDS)
+            argv = build_listen_command(server.probe, stage.cpus[server.name], SECONDS)
             # Where the kernel is the host's, it is the host that is listened to.
-            host = {} if kernel.is_its_hosts(server) else await waiting.accounts(server)
+            host = {} if kernel.is_its_hosts(server) else await run_queue.read_accounts(server)
             watch.listening.append((server, await server.spawn(argv), host))
         return watch
 
@@ -50,9 +50,9 @@ class NoiseWatch:
         counters: dict[str, Any] = {}
         for index, (server, running, before) in enumerate(self.listening):
             ended = await running.wait(SECONDS + SLACK)
-            told: dict[str, Any] = {str(cpu): one.counters for cpu, one in heard_by(ended, server).items()}
+            told: dict[str, Any] = {str(cpu): one.counters for cpu, one in read_heard(ended, server).items()}
             artifacts[f"noise-{index}.json"] = ended.stdout
-            if before and (waited := waiting.between(before, await waiting.accounts(server))):
+            if before and (waited := run_queue.find_totals(before, await run_queue.read_accounts(server))):
                 told["host"] = waited.counters
             counters[f"server-{index}"] = told
         return Observation(artifacts=artifacts, counters=counters)

@@ -76,7 +76,7 @@ async def list_processes(handle: Handle, site: Site) -> list[int]:
         case ProcessId():
             return [handle.life.pid]
         case ControlGroup():
-            return await cgroup.processes(handle.life, site)
+            return await cgroup.list_processes(handle.life, site)
         case None:
             return []
 
@@ -179,7 +179,7 @@ async def _read_site(
 ) -> dict[str, tuple[GroupLimits | None, Readback | None]]:
     pids = await asyncio.gather(*(list_processes(one.handle, site) for one in placed))
     threads = await read_threads(pids, site)
-    limits = await cgroup_limits.limits([one.groups for one in threads], site)
+    limits = await cgroup_limits.read_limits([one.groups for one in threads], site)
     return {
         one.handle.name: (limit if its else None, judge_threads(told, one.handle, one.cpuset, one.kept))
         for one, its, told, limit in zip(placed, pids, threads, limits, strict=True)

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, ExitCode, NearmetalError
-from nearmetal.lab import others
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import network
@@ -159,7 +159,7 @@ def main() -> int:
             "standard input",
             "`cat FILE - | nearmetal block`",
         )
-    others.act_for(os.getppid())  # a worker that holds this host's lock for the block disturbs nothing
+    concurrent_runs.act_for(os.getppid())  # a worker that holds this host's lock for the block disturbs nothing
     events = os.dup(1)
     os.dup2(2, 1)
     return run_child(sys.stdin.buffer, events)

@@ -105,9 +105,9 @@ def _be_block(
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        from nearmetal.lab import others
+        from nearmetal.lab import concurrent_runs
 
-        others.act_for(request["controller"])
+        concurrent_runs.act_for(request["controller"])
         status = block_child.run_child(open(tasks, "rb"), events)  # noqa: SIM115, PTH123
     except BaseException:
         import traceback

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
 from nearmetal.errors import MALFORMED, MachineLost, NearmetalError
-from nearmetal.lab.machines.alive import Losable
+from nearmetal.lab.machines.liveness import Losable
 from nearmetal.lab.read_lines import Lines
 from nearmetal.model import Cause, Commands, Handle, Machine, ProcessId, Site, Stage, Warned
 from nearmetal.run import allotment

@@ -44,13 +44,13 @@ async def share_out(booted: ProvisionedBoot, lab: Lab) -> Share:
         elsewhere[name] = booted.layouts[name].keep_one_kind(await available_cpus(clients))
     share = site_resources.share_cpus(booted.asked, available, lie, elsewhere)
     if host in others and not booted.asked.environment.is_pretended:
-        booted.warnings += sharing.warnings(share, lie)
+        booted.warnings += sharing.find_warnings(share, lie)
     return share
 
 
 async def make_servers(booted: ProvisionedBoot, share: Share, lab: Lab) -> list[Handle]:
     site = await lab.site(booted.spec.host)
-    hung = link.bridge(booted.asked.link, "server")
+    hung = link.choose_bridge(booted.asked.link, "server")
     creations = [
         lab.create(booted.asked.environment, booted.spec, "server", cpuset, site, hung) for cpuset in share.servers
     ]
@@ -62,7 +62,7 @@ async def make_clients(booted: ProvisionedBoot, share: Share, lab: Lab, servers:
     asked = booted.asked.clients
     sites = {host: await lab.site(host) for host in dict.fromkeys(asked.places)}
     shared = {host: await _find_shared_network(booted, site, lab, servers) for host, site in sites.items()}
-    hung = link.bridge(booted.asked.link, "client")
+    hung = link.choose_bridge(booted.asked.link, "client")
     cpusets = site_resources.client_cpus(booted.asked, share)
     creations = []
     for host, cpuset in zip(asked.places, cpusets, strict=True):
@@ -78,7 +78,7 @@ async def _find_shared_network(
     if not booted.asked.environment.description.is_reached_from_outside:
         return None
     address = servers[0].address if servers else str((await lab.site(booted.spec.host)).underlay)
-    return await network.facing(address, clients)
+    return await network.find_route(address, clients)
 
 
 async def start_neighbours(booted: ProvisionedBoot, share: Share, lab: Lab) -> None:

@@ -16,11 +16,11 @@ from nearmetal.analysis.verdict_rules import warn_of_no_slack
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, Unreachable
 from nearmetal.isolate import standing
-from nearmetal.lab import clean, host_lock, others, rootless
+from nearmetal.lab import clean, concurrent_runs, host_lock, rootless
 from nearmetal.lab.image.pinned import pinned
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.lock import measuring, pretending
-from nearmetal.lab.machines import kept
+from nearmetal.lab.machines import registry
 from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
 from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
@@ -335,7 +335,7 @@ def _name_run(study: Study, folder: Path) -> str:
 
 async def _put_right(say: Say) -> None:
     cleaned = await clean.clean(say)
-    await kept.forget_dead()
+    await registry.forget_dead()
     if cleaned.removed or cleaned.restored:
         done = "put right what an earlier run left" if not cleaned.left else "put right of what an earlier run left"
         say(f"{done}: {len(cleaned.removed)} removed, {len(cleaned.restored)} restored")
@@ -344,9 +344,9 @@ async def _put_right(say: Say) -> None:
 
 
 async def _say_what_disturbs(say: Say) -> None:
-    if process := others.other():
+    if process := concurrent_runs.other():
         say(f"another nearmetal (process {process}) is at work on this host: each disturbs the other")
-    for one in kept.everything():
+    for one in registry.everything():
         if one.cpus and one.environment != PRETENDED:
             say(f"machine {one.name} is up on CPU {one.cpus} and disturbs what runs there; nearmetal down {one.name}")
     if cpus := await _kept_free():

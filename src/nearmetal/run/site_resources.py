@@ -21,7 +21,7 @@ def is_pretended(resolved: Iterable[Resolved]) -> bool:
 def share_cpus(resolved: Resolved, available: list[int], layout: Layout, elsewhere: Mapping[str, list[int]]) -> Share:
     """Who gets which of a site's CPUs; `elsewhere` has those of each other host of clients, by its name."""
     has_clients_there = resolved.server.host in resolved.clients.places
-    shared = sharing.share(
+    shared = sharing.assign_cpus(
         available,
         resolved.server.vcpus,
         resolved.number_of_servers,

@@ -31,7 +31,7 @@ class Surroundings:
     async def join_hosts(self, asked: Resolved, lab: Lab, stage: LabStage) -> dict[str, Any]:
         """Join servers and clients that hang on switches of different hosts; what there is to be told of it."""
         if others := list_other_hosts(asked):
-            if (bridge := links.bridge(asked.link, "client")) is None:
+            if (bridge := links.choose_bridge(asked.link, "client")) is None:
                 self.trunk = await lab.connect(stage.servers, stage.clients)
             else:
                 servers, clients = await lab.site(asked.server.host), [await lab.site(name) for name in others]

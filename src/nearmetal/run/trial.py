@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from nearmetal import model, plugins
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
-from nearmetal.lab import others
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab.clocks import ClockOffset, ClockWatch, compare_hosts
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.stage import LabStage
@@ -120,9 +120,9 @@ def _list_hosts_of_clients(stage: LabStage) -> list[model.Site]:
 
 async def _ask_hosts(stage: LabStage) -> HostClocks:
     """The clocks of the clients' hosts against that of the servers', if they are others. MachineLost."""
-    if not (others := _list_hosts_of_clients(stage)):
+    if not (concurrent_runs := _list_hosts_of_clients(stage)):
         return clock_gate.NO_HOST_CLOCKS
-    return HostClocks(time.monotonic(), await compare_hosts(stage.servers[0].site, others))
+    return HostClocks(time.monotonic(), await compare_hosts(stage.servers[0].site, concurrent_runs))
 
 
 async def _must_be_there(stage: model.Stage) -> None:
@@ -321,8 +321,8 @@ class _Trial:
         await self._time_aside(self._read_before(stage))
         # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
         async with AsyncExitStack() as listening:
-            if others := _list_hosts_of_clients(stage):
-                watched = await ClockWatch.start(stage.servers[0].site, others, limit)
+            if concurrent_runs := _list_hosts_of_clients(stage):
+                watched = await ClockWatch.start(stage.servers[0].site, concurrent_runs, limit)
                 listening.push_async_callback(self._stop_clocks, watched)
             for observer in reversed([observer for observer in observers if not observer.around]):
                 with _by_observer(observer.name):
@@ -365,7 +365,7 @@ class _Trial:
 
     def _note_others(self) -> None:
         """Once, however often it is looked for."""
-        warned = None if self._task.is_pretended else others.warning()
+        warned = None if self._task.is_pretended else concurrent_runs.warning()
         if warned and warned.code not in {one.code for one in self._warnings}:
             self._warnings.append(warned)
 

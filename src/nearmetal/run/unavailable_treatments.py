@@ -10,12 +10,12 @@ from nearmetal.lab import host_lock
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.cpus.sharing import Share
-from nearmetal.lab.findings import finding, programs, provided
+from nearmetal.lab.findings import check_programs, check_provided, finding
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machine import find_process
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk, underlay
-from nearmetal.lab.site import available_cpus, memory
+from nearmetal.lab.site import available_cpus, read_memory
 from nearmetal.lab.sites import opener
 from nearmetal.run import site_resources
 from nearmetal.study.levels import format_assignment
@@ -188,7 +188,7 @@ class _Here:
             self.not_asked[f"image {asked.server.image}"] = None
             return None
         return _find_first_fatal(
-            [provided(f"entry point of {asked.server.image}", lambda: find_process(asked.server.image))]
+            [check_provided(f"entry point of {asked.server.image}", lambda: find_process(asked.server.image))]
         )
 
     async def _check_between(
@@ -207,7 +207,7 @@ class _Here:
             sites = host.site, clients_hosts[name].site
             key = ("direct" if is_direct else tunnel, host.site.name, name)
             if key not in self._checked:
-                found = await (underlay.lacking(*sites) if is_direct else trunk.lacking(tunnel, *sites))
+                found = await (underlay.check_underlay(*sites) if is_direct else trunk.check_trunk(tunnel, *sites))
                 self._checked[key] = _find_first_fatal([found])
             if (lacking := self._checked[key]) is not None:
                 return lacking
@@ -220,7 +220,7 @@ class _Here:
             return None
         key = ("capture", host.site.name, "")
         if key not in self._checked:
-            self._checked[key] = _find_first_fatal(await programs(host.site, {"tcpdump": "tcpdump"}))
+            self._checked[key] = _find_first_fatal(await check_programs(host.site, {"tcpdump": "tcpdump"}))
         return self._checked[key]
 
     async def _find_host(self, name: str) -> _Host | model.Finding:
@@ -228,11 +228,11 @@ class _Here:
             try:
                 self._refuse_unusable(name)
                 site = await self._open_site(name)
-                if site.spec is not None and not (free := await host_lock.found(site)).ok:
+                if site.spec is not None and not (free := await host_lock.check_holder(site)).ok:
                     self._hosts[name] = free.model_copy(update={"what": f"host {name}: {free.what}"})
                     return self._hosts[name]
                 self._hosts[name] = _Host(
-                    site, await available_cpus(site), await memory(site, "MemTotal"), await layout.read(site)
+                    site, await available_cpus(site), await read_memory(site, "MemTotal"), await layout.read(site)
                 )
             except HostCannot as error:
                 # Which is not always the host itself: a jump host on the way there tells its own name.

@@ -54,7 +54,7 @@ def find_images(resolved: Iterable[Resolved]) -> dict[str, Image]:
     found = {}
     for name in sorted(names):
         with suppress(HostCannot):  # the user's own, or of no machine of ours
-            found[name] = lab_machine.image(name)
+            found[name] = lab_machine.find_image(name)
     return found
 
 
@@ -118,7 +118,7 @@ def commit_of(file: Path) -> str | None:
 def _of_the_image(study: Study) -> Mapping[str, str]:
     """What runs in the machines; nothing where no machine of ours needs an image."""
     try:
-        image = lab_machine.image(study.machine.image)
+        image = lab_machine.find_image(study.machine.image)
     except HostCannot:
         return {}
     packages = image.manifest["packages"]

@@ -10,7 +10,7 @@ from typing import Any
 from nearmetal.errors import BadInput, ToolFailed
 from nearmetal.lab import probe
 from nearmetal.lab.commands import process
-from nearmetal.lab.commands.gathering import up_to
+from nearmetal.lab.commands.background import up_to
 
 Document = dict[str, Any]
 """A `trace.v1`, see docs/trace.md."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from nearmetal import cpu_lists
 from nearmetal.errors import BadInput
 from nearmetal.in_short import in_short
-from nearmetal.lab.cpus.bystanders import still_there
+from nearmetal.lab.cpus.free_cpus import find_bystanders
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
 
@@ -75,7 +75,9 @@ class Isolation:
         warnings: list[Warned] = []
         for server in stage.servers:
             cpu = str(max(stage.cpus[server.name]))
-            found = values[server.name] = {"cpu": cpu, **await _kernel_says(server)}
+            files = {name: f"/sys/devices/system/cpu/{name}" for name in ("isolated", "nohz_full")}
+            said = {name: (await server.exec(["cat", file])).text.strip() for name, file in files.items()}
+            found = values[server.name] = {"cpu": cpu, **said}
             if _by_kernel(level) and int(cpu) not in cpu_lists.parse(found["isolated"]):
                 reason = f"CPU {cpu} is not isolated by the kernel; that takes a kernel of the machine's own"
                 return Readback(values=values, ok=False, reason=f"{server.name}: {reason}")
@@ -108,15 +110,10 @@ def _find_mover(server: Machine) -> tuple[Commands, str]:
     return server, server.probe
 
 
-async def _kernel_says(server: Machine) -> dict[str, str]:
-    files = {name: f"/sys/devices/system/cpu/{name}" for name in ("isolated", "nohz_full")}
-    return {name: (await server.exec(["cat", file])).text.strip() for name, file in files.items()}
-
-
 async def _list_stayed(commands: Commands, probe: str, cpu: str) -> list[str]:
     """Names of all that could be moved, and still may run there."""
     ended = await commands.exec([probe, "bystanders", "list", "--json", "--cpus", cpu])
-    return still_there(json.loads(ended.stdout)) if ended.status == 0 else []
+    return find_bystanders(json.loads(ended.stdout)) if ended.status == 0 else []
 
 
 plugin = Isolation()

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from nearmetal.lab.cpus.hearing import SLACK, Heard, heard_by, listening
+from nearmetal.lab.cpus.noise import SLACK, Heard, build_listen_command, read_heard
 from nearmetal.model import Frozen, Measurement, ResponseKind, Stage
 from nearmetal.workloads._parameters import Time
 
@@ -49,9 +49,9 @@ class NoiseWorkload:
         """The last CPU of the first server, whether it is isolated or not: the one that treatments keep free."""
         server = stage.servers[0]
         cpu = max(stage.cpus[server.name])
-        argv = listening(server.probe, [cpu], self._parameters.duration)
+        argv = build_listen_command(server.probe, [cpu], self._parameters.duration)
         (ended,) = await stage.together([(server, argv)], self.limit)
-        found = heard_by(ended, server)[cpu]
+        found = read_heard(ended, server)[cpu]
         return Measurement(
             responses={name: KINDS[name].of(value) for name, value in list_values(found).items()},
             events=found.gaps,

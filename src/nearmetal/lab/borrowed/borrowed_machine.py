@@ -6,7 +6,7 @@ connection, however that ends; docs/adr/machines-of-the-users.md has the reasons
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from ipaddress import ip_address
 from typing import TypeVar
@@ -32,6 +32,7 @@ from nearmetal.model import (
     MachineImage,
     MachineSpec,
     Order,
+    Recorder,
     SharedNetwork,
     Site,
     SiteRunning,
@@ -70,19 +71,6 @@ _JOIN = 'pid=$1; shift; for group; do echo "$pid" >"$group/cgroup.procs"; done'
 
 Kind = TypeVar("Kind", bound="BorrowedMachine")
 
-Confine = Callable[[str, MachineSpec, str, Site], Awaitable[ControlGroup]]
-"""From a machine's name, limits and CPUs, on its site."""
-
-
-def borrowed(handle: Handle, order: Order, shared: SharedNetwork, cpus: str) -> Handle:
-    """The handle of a machine that is to be borrowed, on these of its own CPUs. Pure."""
-    return handle.knowing(
-        role=order.role,
-        image=MachineImage(name="none of ours: its own programs"),
-        shared=shared,
-        data={"spec": order.spec.model_dump(mode="json"), "cpus": cpus},
-    )
-
 
 class Borrowing:
     """The machines of one environment that are in use, each known by its handle's name.
@@ -95,11 +83,18 @@ class Borrowing:
         """By machine name: what ends its programs when the connection ends."""
         self._machines: dict[str, BorrowedMachine] = {}
 
-    async def confined(self, handle: Handle, there: Site) -> Handle:
-        """Make the group for what will run; the handle, with it. HostCannot, NotProvisioned."""
-        spec = MachineSpec.from_json(handle.data["spec"])
-        group = await self._confine(handle.name, spec, handle.data["cpus"], there)
-        return handle.knowing(data={"group": asdict(group)})
+    async def borrow(self, handle: Handle, order: Order, cpus: str, there: Site, ledger: Recorder) -> Handle:
+        """Make the group for what will run, on these of its own CPUs; the handle has it. HostCannot, NotProvisioned."""
+        noted = handle.knowing(
+            role=order.role,
+            image=MachineImage(name="none of ours: its own programs"),
+            shared=await find_measured(there),
+            data={"spec": order.spec.model_dump(mode="json"), "cpus": cpus},
+        )
+        ledger.creating(noted)
+        whole = noted.knowing(data={"group": asdict(await self.confine(noted, there))})
+        ledger.creating(whole)
+        return whole
 
     async def attach(self, kind: type[Kind], handle: Handle, there: SshSite, site: Site) -> Kind:
         """`site` is the host that the machine is on, or the machine itself where it is nobody's guest."""
@@ -107,16 +102,17 @@ class Borrowing:
             raise NotProvisioned("its creation was interrupted", handle.name)
         if (await there.exec(["test", "-d", handle.data["group"]["cpuset"]])).status != 0:
             # It went with another process' connection; there may be something to put back.
-            await self.confined(handle, there)
-        machine = kind(handle, there, site, self._confine)
+            await self.confine(handle, there)
+        machine = kind(handle, there, site, self)
         await machine.connect()
         self._machines[handle.name] = machine
         return machine
 
-    async def _confine(self, name: str, spec: MachineSpec, cpus: str, there: Site) -> ControlGroup:
+    async def confine(self, handle: Handle, there: Site) -> ControlGroup:
         """A control group for a machine's programs, which goes with the connection, and they with it."""
-        group = await cgroup.create(name, spec, cpus, there, limit_memory=True)
-        pipe = scratch.path(name, "/run", "watch")
+        name, spec = handle.name, MachineSpec.from_json(handle.data["spec"])
+        group = await cgroup.create_group(name, spec, handle.data["cpus"], there, limit_memory=True)
+        pipe = scratch.name_scratch(name, "/run", "watch")
         watchman = await there.spawn(["sh", "-c", _WATCH, "watch", pipe, cgroup.REMOVE, *group.folders])
         self._watchmen[name] = watchman
         if await watchman.first_line(LIMITS.command) != b"watching":
@@ -127,8 +123,8 @@ class Borrowing:
     async def give_back(self, name: str, there: Site) -> None:
         """What was made there goes; the machine stays. Idempotent."""
         self.let_go(name)
-        await cgroup.remove(name, there)
-        await scratch.remove(name, there)
+        await cgroup.remove_group(name, there)
+        await scratch.remove_scratch(name, there)
         if watchman := self._watchmen.pop(name, None):
             with contextlib.suppress(MachineLost):
                 await watchman.stop()
@@ -149,7 +145,7 @@ class BorrowedMachine(SshCommands):
     owned = False
     peer: str | None = None
 
-    def __init__(self, handle: Handle, there: SshSite, site: Site, confine: Confine) -> None:
+    def __init__(self, handle: Handle, there: SshSite, site: Site, borrowing: Borrowing) -> None:
         super().__init__(handle.name)
         assert handle.shared is not None
         self.role: str = handle.role
@@ -161,9 +157,8 @@ class BorrowedMachine(SshCommands):
         self.interface = handle.shared.interface
         self.probe = there.probe
         self._group = ControlGroup(**handle.data["group"])
-        self._spec = MachineSpec.from_json(handle.data["spec"])
-        self._cpus: str = handle.data["cpus"]
-        self._confine = confine
+        self._handle = handle
+        self._borrowing = borrowing
 
     async def connect(self) -> None:
         """NotProvisioned when it does not answer, or is not confined."""
@@ -178,7 +173,7 @@ class BorrowedMachine(SshCommands):
             raise NotProvisioned(f"what runs on it cannot be confined: {said}", self.name) from None
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        return lab_machine.launch_on(self.there, argv, env)
+        return lab_machine.build_launch(self.there, argv, env)
 
     async def reboot(self) -> None:
         with contextlib.suppress(MachineLost, TimedOut):
@@ -193,8 +188,8 @@ class BorrowedMachine(SshCommands):
             raise NotProvisioned(f"it did not come back within {BOOT:g} s", self.name) from None
         self.close()
         self.boot_id = self.there.boot_id
-        await host_lock.hold(self.there)
-        self._group = await self._confine(self.name, self._spec, self._cpus, self.there)
+        await host_lock.hold_host(self.there)
+        self._group = await self._borrowing.confine(self._handle, self.there)
         await self.connect()
 
     def must_be_connected(self) -> None:
@@ -208,7 +203,7 @@ class BorrowedMachine(SshCommands):
     async def cost(self) -> Cost | None:
         self.must_be_connected()
         try:
-            return await cgroup.cost(self._group, self.there)
+            return await cgroup.read_group_cost(self._group, self.there)
         except HostCannot:
             raise self.lost() from None
 
@@ -218,7 +213,7 @@ class BorrowedMachine(SshCommands):
             self._connection.abort()
 
 
-async def answered(there: Site, within: float) -> None:
+async def wait_answer(there: Site, within: float) -> None:
     """Return when it answers. NotProvisioned when it does not in time."""
     loop = asyncio.get_running_loop()
     until = loop.time() + within
@@ -232,7 +227,7 @@ async def answered(there: Site, within: float) -> None:
         await asyncio.sleep(_PAUSE)
 
 
-async def measured(there: Site) -> SharedNetwork:
+async def find_measured(there: Site) -> SharedNetwork:
     """Its place in its own network: where it is measured. HostCannot, with what helps, when that is not known."""
     remedy = 'name one that its clients reach: data = "192.168.7.2"'
     try:
@@ -240,17 +235,17 @@ async def measured(there: Site) -> SharedNetwork:
     except ValueError:
         detail = "SSH goes by way of another host, so its own address is not known"
         raise HostCannot(detail, there.name, remedy) from None
-    found = await network.holding(str(there.underlay), there)
+    found = await network.find_interface(str(there.underlay), there)
     if found is None:
         raise HostCannot(f"none of its interfaces has {there.underlay}, by which SSH reaches it", there.name, remedy)
     return found
 
 
-async def address_found(there: Site) -> Finding:
+async def check_address(there: Site) -> Finding:
     """Whether what is measured can be reached by an address of the machine's own."""
     what = "an address to measure"
     try:
-        await measured(there)
+        await find_measured(there)
     except HostCannot as error:
         return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
     return Finding(what=what, ok=True)

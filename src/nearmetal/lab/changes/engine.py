@@ -5,6 +5,7 @@ it. What somebody else set meanwhile is theirs: it is left, and told.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -76,7 +77,10 @@ async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Chan
         if kind.holds(before, change.after):
             continue
         if before is not None or change.kind == "file":
-            await _note(change, before, commands, ledger)
+            with change_host(ledger.path) if is_shared(change) else nullcontext():
+                if is_shared(change):
+                    before = await kind.read(commands, change.target)  # what another put back meanwhile
+                ledger.changing(change.model_copy(update={"before": before}))
             problem = await _write(change, commands)
         else:
             problem = "there is no such thing here"
@@ -89,15 +93,6 @@ async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> Chan
         elif change.kind == "boot":
             reboot[change.on] = None
     return ChangeOutcome(tuple(refused), tuple(warnings), tuple(reboot))
-
-
-async def _note(change: Change, before: str | None, commands: Commands, ledger: Ledger) -> None:
-    if is_shared(change):
-        with change_host(ledger.path):
-            before = await KINDS[change.kind].read(commands, change.target)  # what another put back meanwhile
-            ledger.changing(change.model_copy(update={"before": before}))
-    else:
-        ledger.changing(change.model_copy(update={"before": before}))
 
 
 async def _write(change: Change, commands: Commands) -> str:
@@ -159,16 +154,10 @@ async def _put_back(change: Change, commands: Commands) -> UndoOutcome:
         return UndoOutcome(change, "left", f"it is {current!r} now, which is not what nearmetal set ({change.after!r})")
     if current != change.before:
         await kind.write(commands, change.target, change.before)
-    if change.kind == "boot":
-        await _boot_without(change, commands)
+    if change.kind == "boot" and not change.on.startswith("site:"):
+        # A machine boots again that still runs with our kernel arguments, before the ledger forgets them. Not a host:
+        # others use it, and whoever had its boot loader told boots it again.
+        running = (await must(commands, "cat", "/proc/cmdline")).decode().split()
+        if set(change.after.split()) <= set(running):
+            await cast(Machine, commands).reboot()
     return UndoOutcome(change, "already so" if current == change.before else "restored")
-
-
-async def _boot_without(change: Change, commands: Commands) -> None:
-    """Boot a machine again that still runs with our kernel arguments, before the ledger forgets them. Not a host:
-    others use it, and whoever had its boot loader told boots it again."""
-    if change.on.startswith("site:"):
-        return
-    running = (await must(commands, "cat", "/proc/cmdline")).decode().split()
-    if set(change.after.split()) <= set(running):
-        await cast(Machine, commands).reboot()

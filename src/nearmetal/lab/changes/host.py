@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import others
+from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import outstanding
 from nearmetal.lab.lock import try_lock
 from nearmetal.model import Change, ChangeKind
@@ -42,7 +42,13 @@ def change_host(ledger: Path) -> Iterator[None]:
     """
     with _hold_note() as descriptor:
         if descriptor is not None:
-            _take(descriptor, ledger.resolve())
+            holder = _read_holder(descriptor)
+            if holder not in (Path(), ledger.resolve()) and _holds_some(holder):
+                what = "another nearmetal has changed this host, and is to put back what it found"
+                ends = "with its NEARMETAL_HOME, `nearmetal isolate off` or `nearmetal clean` ends it"
+                raise HostCannot(what, str(holder), f"wait until it ends; {ends}")
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, os.fsencode(ledger.resolve()), 0)
         yield
 
 
@@ -54,7 +60,7 @@ def release_host(ledger: Path) -> None:
 
 
 def _path() -> Path:
-    return others.folder() / _FILE
+    return concurrent_runs.folder() / _FILE
 
 
 @contextmanager
@@ -85,16 +91,6 @@ def _lies_there(descriptor: int) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), _path().stat())
     return False
-
-
-def _take(descriptor: int, ledger: Path) -> None:
-    holder = _read_holder(descriptor)
-    if holder not in (Path(), ledger) and _holds_some(holder):
-        what = "another nearmetal has changed this host, and is to put back what it found"
-        remedy = "wait until it ends; with its NEARMETAL_HOME, `nearmetal isolate off` or `nearmetal clean` ends it"
-        raise HostCannot(what, str(holder), remedy)
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, os.fsencode(ledger), 0)
 
 
 def _read_holder(descriptor: int) -> Path:

@@ -11,7 +11,8 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes import congestion, ethtool
 from nearmetal.lab.changes.congestion import NetworkOwner
-from nearmetal.lab.cpus import bystanders, cpuset
+from nearmetal.lab.cpus import free_cpus
+from nearmetal.lab.cpus.free_cpus import BYSTANDERS, CPUSET
 from nearmetal.lab.site import must, require_success
 from nearmetal.model import Change, ChangeKind, Commands, Completed
 
@@ -204,9 +205,18 @@ KINDS: Mapping[ChangeKind, Kind] = {
     "ethtool": Kind(_read_ethtool, _write_ethtool, _is_switched, passes=True, put_back=_put_ethtool_back),
     "boot": Kind(_read_boot, _write_boot, unmet=lambda change: f"the boot loader could not be told {change.after}"),
     "cpuset": Kind(
-        cpuset.read, cpuset.apart, cpuset.holds, shown=cpuset.shown, unmet=cpuset.unmet, put_back=cpuset.put_back
+        CPUSET.read,
+        free_cpus.set_apart,
+        CPUSET.holds,
+        shown=CPUSET.show,
+        unmet=CPUSET.describe_unmet,
+        put_back=free_cpus.undo_apart,
     ),
     "bystanders": Kind(
-        bystanders.read, bystanders.away, shown=bystanders.shown, unmet=bystanders.unmet, put_back=bystanders.put_back
+        BYSTANDERS.read,
+        free_cpus.move_bystanders,
+        shown=BYSTANDERS.show,
+        unmet=BYSTANDERS.describe_unmet,
+        put_back=free_cpus.return_bystanders,
     ),
 }

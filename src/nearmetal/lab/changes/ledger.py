@@ -18,7 +18,6 @@ from pydantic import ValidationError
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.lock import lock_after_the_dead, try_lock
-from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.model import Change, Frozen, Handle, HostSpec
 from nearmetal.store.journal import Journal, read_entries
 from nearmetal.system.files import closing_descriptor, make_folder
@@ -139,7 +138,7 @@ class _Account:
             case "host":
                 self._hosts[line["name"]] = HostSpec.from_json(line["spec"])
             case "create":
-                handle = Handle.from_json(upgrade_handle(line["handle"]))
+                handle = Handle.from_json(line["handle"])
                 self._handles[handle.kind, handle.name, handle.site] = handle
             case "destroyed":
                 self._handles.pop((line["kind"], line["name"], line["site"]), None)

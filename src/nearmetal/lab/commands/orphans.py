@@ -17,12 +17,12 @@ VARIABLE = "NEARMETAL_LAB"
 _AGAIN = 0.02
 
 
-def sign(token: str) -> None:
+def sign_process(token: str) -> None:
     """From here on this process works for the lab with this token, and so does whatever it starts."""
     os.environ[VARIABLE] = token
 
 
-def marked(variable: str, mark: str) -> Iterator[int]:
+def find_marked(variable: str, mark: str) -> Iterator[int]:
     """The processes of this host that were started with this mark in their environment, as far as we may see."""
     wanted = f"{variable}={mark}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
@@ -31,12 +31,12 @@ def marked(variable: str, mark: str) -> Iterator[int]:
                 yield int(folder.name)
 
 
-async def settled(token: str, patience: float = LIMITS.stop) -> None:
+async def wait_settled(token: str, patience: float = LIMITS.stop) -> None:
     """Wait until whatever worked for a lab whose controller is dead has ended.
 
     Not for longer than `patience` seconds: a program may have stayed on purpose, as the service of a hypervisor does.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(patience):
-            while any(marked(VARIABLE, token)):  # noqa: ASYNC110 the kernel tells of no child of another
+            while any(find_marked(VARIABLE, token)):  # noqa: ASYNC110 the kernel tells of no child of another
                 await asyncio.sleep(_AGAIN)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from nearmetal.errors import MALFORMED, HostCannot, NearmetalError
-from nearmetal.lab.site import memory
+from nearmetal.lab.site import read_memory
 from nearmetal.model import Site
 
 _STDERR = 2
@@ -115,9 +115,9 @@ async def ping(address: str, brand: Brand, socket_here: str | None = None) -> No
             finally:
                 writer.close()
     except (OSError, TimeoutError) as error:
-        raise silent(address, error, brand) from error
+        raise describe_silence(address, error, brand) from error
     if not answer.endswith(b"OK"):
-        raise silent(address, EOFError() if not answer else ValueError(), brand)
+        raise describe_silence(address, EOFError() if not answer else ValueError(), brand)
 
 
 class ContainerEngine:
@@ -192,7 +192,7 @@ class ContainerEngine:
             status = error.status_code or 500
             raise EngineRefusal(status, str(error.explanation or f"it answers with HTTP status {status}")) from error
         except (RequestException, DockerException) as error:
-            raise silent(self.address, error, self.brand) from error
+            raise describe_silence(self.address, error, self.brand) from error
 
     async def call_until_ready(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """As `call`, again and again for ten seconds while the engine is not ready for it: a container is going."""
@@ -222,7 +222,7 @@ class ContainerEngine:
         try:
             reader, writer = await asyncio.open_unix_connection(self.socket_here)
         except OSError as error:
-            raise silent(self.address, error, self.brand) from error
+            raise describe_silence(self.address, error, self.brand) from error
         content = json.dumps(body).encode()
         head = (
             f"POST /v{self.client.api_version}/{path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\n"
@@ -238,7 +238,7 @@ class ContainerEngine:
             writer.close()
             if isinstance(error, EngineRefusal):
                 raise
-            raise silent(self.address, error, self.brand) from error
+            raise describe_silence(self.address, error, self.brand) from error
         return reader, writer
 
 
@@ -248,7 +248,7 @@ async def _compare_kernels(info: Mapping[str, Any], site: Site) -> str:
     release = (await site.get("/proc/sys/kernel/osrelease")).decode().strip()
     pairs = (
         ("release", info.get("KernelVersion"), release),
-        ("bytes of memory", info.get("MemTotal"), await memory(site, "MemTotal")),
+        ("bytes of memory", info.get("MemTotal"), await read_memory(site, "MemTotal")),
     )
     return ", ".join(f"{what} {there} (host: {host})" for what, there, host in pairs if there and there != host)
 
@@ -265,7 +265,7 @@ def _is_of_other_processes(path: str) -> bool:
     return bool(pid == 0)
 
 
-def silent(address: str, error: BaseException, brand: Brand) -> HostCannot:
+def describe_silence(address: str, error: BaseException, brand: Brand) -> HostCannot:
     """That no engine answers there, and why, in words of ours: the libraries' speak of their own insides."""
     return HostCannot(f"no {brand.called} answers: {_why(error, brand)}", address, brand.remedy)
 
@@ -317,7 +317,7 @@ def _client(address: str, socket_here: str, brand: Brand) -> Any:
     try:
         return docker.APIClient(base_url=f"unix://{socket_here}", version="auto", timeout=_TIMEOUT)
     except DockerException as error:
-        raise silent(address, error, brand) from error
+        raise describe_silence(address, error, brand) from error
 
 
 async def _reason(reader: asyncio.StreamReader, head: bytes) -> str:
@@ -330,7 +330,7 @@ async def _reason(reader: asyncio.StreamReader, head: bytes) -> str:
         return content.decode("utf-8", "replace") or head.decode("latin-1").splitlines()[0]
 
 
-async def frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bool, bytes]]:
+async def read_frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bool, bytes]]:
     """Pieces of standard output, or (True) of standard error, until the stream ends. A frame is cut only when the
     machine is, and then left out."""
     while True:

@@ -20,14 +20,14 @@ _SPENT = "/run/nearmetal/spent"
 """Where a machine without a control group has the file for CPU time of programs that have ended."""
 
 
-def machine(
+def build_machine(
     client: Any, order: Order, tag: str, network: str, probe_there: str, group: ControlGroup | None
 ) -> dict[str, Any]:
     """`network` is NO_NETWORK, or names the container whose namespace is taken over.
 
     `probe_there`: the probe's path on the engine's host. `group`: of a machine that can have no control group.
     """
-    own, share = network == NO_NETWORK, shares.of(order.spec)
+    own, share = network == NO_NETWORK, shares.parse_share(order.spec)
     return {
         **_holding(order.name, tag, *(group.joined if group else ())),
         # With its network namespace a container has another's name of the host.
@@ -51,30 +51,30 @@ def _limits(order: Order) -> dict[str, Any]:
     return {
         "cpuset_cpus": order.cpus or None,
         "cpu_period": cgroup.PERIOD if order.spec.quota is not None else None,
-        "cpu_quota": cgroup.microseconds(order.spec),
+        "cpu_quota": cgroup.count_microseconds(order.spec),
         "mem_limit": order.spec.memory,
         "memswap_limit": order.spec.memory,
         "pids_limit": PROCESSES,
     }
 
 
-def place_of(handle: Handle) -> list[str]:
+def build_place(handle: Handle) -> list[str]:
     """Options of the probe's `launch` for programs in a machine that can have no control group; else none."""
-    found = group_of(handle)
+    found = find_group(handle)
     return ["--spent", _SPENT, *found.joined] if found else []
 
 
-def group_of(handle: Handle) -> ControlGroup | None:
+def find_group(handle: Handle) -> ControlGroup | None:
     """Of a machine that can have no control group, the one that stands for it; of another its engine makes one."""
     return ControlGroup(**handle.data["group"]) if "group" in handle.data else None
 
 
-def keeper(
+def build_keeper(
     client: Any, order: Order, tag: str, runtime: str | None, probe_there: str, group: ControlGroup | None
 ) -> dict[str, Any]:
     """It does nothing, on the machine's CPUs, and is not part of what the machine costs."""
     return {
-        **_holding(keeper_of(order.name), tag, *(group.joined if group else ())),
+        **_holding(name_keeper(order.name), tag, *(group.joined if group else ())),
         "hostname": order.name[:63],
         "host_config": client.create_host_config(
             network_mode=NO_NETWORK,
@@ -86,7 +86,7 @@ def keeper(
     }
 
 
-def keeper_of(name: str) -> str:
+def name_keeper(name: str) -> str:
     """What the container is called that keeps a machine's network namespace."""
     return f"{name}-network"
 

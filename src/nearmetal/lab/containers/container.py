@@ -11,14 +11,14 @@ from typing import Any
 from nearmetal.errors import HostCannot, MachineLost
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.commands.gathering import Gathering, feed, list_signals
-from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
+from nearmetal.lab.commands.background import Gathering, feed, list_signals
+from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import config as container_config
-from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, frames
-from nearmetal.lab.machines import stillness
+from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, read_frames
+from nearmetal.lab.machines import pauses
+from nearmetal.lab.machines.pauses import StillnessChange
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
-from nearmetal.lab.machines.stillness import StillnessChange
-from nearmetal.lab.reached.remote import StartedCommands
+from nearmetal.lab.remote.commands import StartedCommands
 from nearmetal.model import ControlGroup, Handle, Site
 
 _PAUSE, _UNPAUSE = "pause", "unpause"
@@ -35,7 +35,7 @@ async def _measure_pause(engine: ContainerEngine, container: str, since: float) 
         events = await engine.call(_list_pauses, engine, container, since, until)
     except (EngineRefusal, HostCannot):
         return 0.0
-    return stillness.between(events, since, until)
+    return pauses.between(events, since, until)
 
 
 def _list_pauses(engine: ContainerEngine, container: str, since: float, until: float) -> list[StillnessChange]:
@@ -66,11 +66,11 @@ class Container(StartedCommands, SharedKernelMachine):
         self.engine = engine
         self.id: str = handle.data["container"]
         self.own_address = handle.own_address
-        self._group = container_config.group_of(handle)
-        self._place = container_config.place_of(handle)
+        self._group = container_config.find_group(handle)
+        self._place = container_config.build_place(handle)
 
     async def group(self) -> ControlGroup:
-        self._group = self._group or await cgroup.of_process(self.first.pid, self.site)
+        self._group = self._group or await cgroup.find_group(self.first.pid, self.site)
         return self._group
 
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Exec":
@@ -93,7 +93,7 @@ class Container(StartedCommands, SharedKernelMachine):
 
     def prepared(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], Signal]:
         """What the engine is told to run, and how that is signalled."""
-        return lab_machine.launch(self.probe, argv, env, *self._place), self._signal
+        return lab_machine.build_words(self.probe, argv, env, *self._place), self._signal
 
     def watched(self, abandon: Callable[[], None]) -> AbstractContextManager[None]:
         """While a command runs. Its streams end with the container, so there is nobody to tell."""
@@ -127,7 +127,7 @@ class _Exec(Gathering):
     async def gather(self) -> int:
         try:
             with self._container.watched(self._writer.transport.abort):
-                async for is_complaint, piece in frames(self._reader):
+                async for is_complaint, piece in read_frames(self._reader):
                     (self.complained if is_complaint else self.said)(piece)
         finally:
             self._feeding.cancel()

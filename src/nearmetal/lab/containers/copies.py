@@ -18,19 +18,19 @@ _DIGEST = "nearmetal.digest"
 """The label by which a copy is known for ours."""
 
 
-def tag(image: Image) -> str:
+def name_copy(image: Image) -> str:
     return f"nearmetal/{image.name.lower()}:{image.digest[:12]}"
 
 
-def taken_over(client: Any, image: Image) -> str:
+def provide_copy(client: Any, image: Image) -> str:
     """The image's tag in an engine, which takes it over once. Blocks."""
     if not _is_there(client, image):
         label = f"LABEL {_DIGEST}={image.digest}"
-        client.import_image_from_file(str(image.tarball), repository=tag(image), changes=[label])
-    return tag(image)
+        client.import_image_from_file(str(image.tarball), repository=name_copy(image), changes=[label])
+    return name_copy(image)
 
 
-async def remove(image: Image, brand: Brand) -> str | None:
+async def remove_copy(image: Image, brand: Brand) -> str | None:
     """The address of the engine from which the copy was removed; None when it had none.
 
     HostCannot when the copy is in use, or when that cannot be told.
@@ -39,7 +39,7 @@ async def remove(image: Image, brand: Brand) -> str | None:
     address = own_podman.ADDRESS if is_own else brand.address({})
     if not (own_podman.has_images() if is_own else _may_have(address, brand)):
         return None
-    command = f"{brand.client} rmi {tag(image)}"
+    command = f"{brand.client} rmi {name_copy(image)}"
     try:
         if is_own:
             await own_podman.ensure_running()
@@ -47,12 +47,12 @@ async def remove(image: Image, brand: Brand) -> str | None:
         if not await engine.call(_is_there, engine.client, image):
             return None
     except HostCannot as error:
-        what = f"whether it has {tag(image)} cannot be told: {error.what}"
+        what = f"whether it has {name_copy(image)} cannot be told: {error.what}"
         raise HostCannot(what, address, f"when it answers: {command}") from None
     try:
-        await engine.call(engine.client.remove_image, tag(image))
+        await engine.call(engine.client.remove_image, name_copy(image))
     except EngineRefusal as error:
-        what = f"{tag(image)} is still in the {brand.called}: {error.what}"
+        what = f"{name_copy(image)} is still in the {brand.called}: {error.what}"
         raise HostCannot(what, address, f"remove what uses it, then: {command}") from None
     return address
 
@@ -62,7 +62,7 @@ def _is_there(client: Any, image: Image) -> bool:
     from docker.errors import ImageNotFound
 
     try:
-        labels = client.inspect_image(tag(image))["Config"]["Labels"] or {}
+        labels = client.inspect_image(name_copy(image))["Config"]["Labels"] or {}
     except ImageNotFound:
         return False
     return bool(labels.get(_DIGEST) == image.digest)

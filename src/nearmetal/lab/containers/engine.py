@@ -17,7 +17,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder
-from nearmetal.lab.containers import covered
+from nearmetal.lab.containers import mount_points
 from nearmetal.lab.containers.api import DOCKER, Brand, ContainerEngine, EngineRefusal, ping
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.packages import describe_install, find_manager
@@ -53,7 +53,6 @@ async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) ->
     removed first, and so are its containers. HostCannot when it does not come up, with its last words.
     """
     folder = folder.resolve()
-    socket = folder / _SOCKET
     if len(os.fsencode(folder / _LONGEST)) > _SOCKET_LIMIT:
         raise BadInput("the path is too long for the sockets in it", str(folder), "choose a shorter folder")
     if user_namespace.is_entered():
@@ -64,8 +63,23 @@ async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) ->
     handle = Handle(kind=KIND, name=name, site="local", data={"folder": str(folder)})
     with exclusive(folder / _LOCK, _BUSY), held(ledgers_folder() / f"{name}.jsonl") as ledger:
         ledger.creating(handle)
-        async with _running(folder, name, socket, runtimes, swept=lambda: ledger.destroyed(handle)) as url:
-            yield url
+        await _sweep(folder, name)
+        needed = mount_points.make_needed(map(Path, _COVERED))
+        try:
+            daemon = await _start(folder, name, runtimes)
+            try:
+                url = f"unix://{folder / _SOCKET}"
+                await wait_for_engine(url, DOCKER, lambda: daemon.returncode is not None, folder / "log")
+                await _remove_containers(url)
+                yield url
+            finally:
+                await _stop(daemon)
+        finally:
+            try:
+                await _sweep(folder, name)
+            finally:
+                mount_points.let_go(needed)
+            ledger.destroyed(handle)
 
 
 def is_own(address: str) -> bool:
@@ -76,10 +90,10 @@ def is_own(address: str) -> bool:
 
 
 async def remove(handle: Handle) -> None:
-    await bury(f"unix://{handle.data['folder']}/{_SOCKET}")
+    await bury_engine(f"unix://{handle.data['folder']}/{_SOCKET}")
 
 
-async def bury(address: str) -> None:
+async def bury_engine(address: str) -> None:
     """Kill and remove what is left of an `own_engine` whose starter died, but not its data. Idempotent.
 
     HostCannot while its starter, or another that buries it, lives.
@@ -87,38 +101,15 @@ async def bury(address: str) -> None:
     folder = Path(address.removeprefix("unix://")).parent
     with exclusive(folder / _LOCK, _BUSY):
         await _sweep(folder, _name(folder))
-        covered.remove_unneeded(map(Path, _COVERED))
+        mount_points.remove_unneeded(map(Path, _COVERED))
 
 
 def _name(folder: Path) -> str:
     return f"engine-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
 
 
-@asynccontextmanager
-async def _running(
-    folder: Path, name: str, socket: Path, runtimes: Mapping[str, Path], swept: Callable[[], None]
-) -> AsyncIterator[str]:
-    await _sweep(folder, name)
-    needed = covered.need(map(Path, _COVERED))
-    try:
-        daemon = await _start(folder, name, runtimes)
-        try:
-            url = f"unix://{socket}"
-            await wait_for_engine(url, DOCKER, lambda: daemon.returncode is not None, folder / "log")
-            await _remove_containers(url)
-            yield url
-        finally:
-            await _stop(daemon)
-    finally:
-        try:
-            await _sweep(folder, name)
-        finally:
-            covered.let_go(needed)
-        swept()
-
-
 async def _start(folder: Path, name: str, runtimes: Mapping[str, Path]) -> asyncio.subprocess.Process:
-    group = await cgroup.create(name, MachineSpec(), "", LocalSite(), limit_memory=False)
+    group = await cgroup.create_group(name, MachineSpec(), "", LocalSite(), limit_memory=False)
     with (folder / "log").open("wb") as log:
         return await asyncio.create_subprocess_exec(
             *(str(probe.path()), "launch", f"--die-with-parent={os.getpid()}"),
@@ -177,7 +168,7 @@ async def _stop(daemon: asyncio.subprocess.Process) -> None:
 async def _sweep(folder: Path, name: str) -> None:
     """Kill and remove what is left of an engine, but not its data. Its mounts go with its last process."""
     site = LocalSite()
-    await cgroup.remove(name, site)
+    await cgroup.remove_group(name, site)
     groups = [*cgroup.ROOT.glob(_containers(name)), *cgroup.ROOT.glob(f"*/{_containers(name)}")]
     await site.exec(["sh", "-c", cgroup.REMOVE, "remove", *map(str, groups)])
     for leftover in (folder / _SOCKET, folder / "docker.pid"):

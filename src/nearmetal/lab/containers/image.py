@@ -10,13 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.architecture import TABLE
 from nearmetal.lab.containers.api import Brand, ContainerEngine, EngineRefusal
 from nearmetal.lab.findings import finding
-from nearmetal.lab.image.archive import open_member, read_json, reading
+from nearmetal.lab.image.archive import open_archive, open_member, read_json
 from nearmetal.model import Finding
-
-ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
-"""A kernel's name of an architecture to that of the OCI; others are called alike."""
 
 _ARCHIVES = "nearmetal/archive"
 """What images that came by an archive are called in an engine, with the id for a tag: so they are found, and stay."""
@@ -27,7 +25,7 @@ def is_archive(image: str) -> bool:
     return image.startswith("/")
 
 
-def lacking(client: Any, image: str, machine: str, program: str) -> Finding:
+def check_image(client: Any, image: str, machine: str, program: str) -> Finding:
     """Whether an engine has such an image, for this kernel's architecture, or can be given it. Blocks; no effect.
 
     `program`: the engine's own for the command line, for the remedy.
@@ -40,12 +38,12 @@ def lacking(client: Any, image: str, machine: str, program: str) -> Finding:
             architecture = str(_inspected(client, image, program)["Architecture"])
     except BadInput as error:
         return Finding(what=what, ok=False, detail=error.what, remedy=error.remedy)
-    wanted = ARCHITECTURES.get(machine, machine)
+    wanted = TABLE[machine].debian if machine in TABLE else machine  # the OCI calls others alike
     remedy = f"get it for this one: {program} pull --platform linux/{wanted} …"
     return finding(what, architecture == wanted, f"it is for the architecture {architecture}", remedy)
 
 
-def provided(client: Any, image: str, program: str) -> str:
+def provide_image(client: Any, image: str, program: str) -> str:
     """The image's id in the engine, which is given an archive's once. Blocks. BadInput."""
     if not is_archive(image):
         return str(_inspected(client, image, program)["Id"])
@@ -56,14 +54,14 @@ def provided(client: Any, image: str, program: str) -> str:
                 raise BadInput(f"the engine does not take it: {line['error']}", image, _made_by(program))
         if not _is_there(client, wanted):
             raise BadInput("the engine took it for another image than it says it is", image, _made_by(program))
-        client.tag(wanted, _ARCHIVES, short(wanted))
+        client.tag(wanted, _ARCHIVES, shorten_id(wanted))
     return wanted
 
 
 def _unnamed(path: str, program: str) -> Iterator[bytes]:
     """The image of an archive, and nothing else of it, as an archive that has no name for it: one that it gives itself
     may be another image's in the engine, which would lose it. BadInput."""
-    with reading(path, _made_by(program)) as archive:
+    with open_archive(path, _made_by(program)) as archive:
         (listed, *_) = read_json(archive, "manifest.json")
         layers = {f"{number}.tar": open_member(archive, name) for number, name in enumerate(listed["Layers"])}
         manifest = [{"Config": "config.json", "RepoTags": None, "Layers": [*layers]}]
@@ -84,7 +82,7 @@ def _member(name: str, file: IO[bytes]) -> Iterator[bytes]:
     yield bytes(-member.size % tarfile.BLOCKSIZE)
 
 
-async def save(reference: str, file: Path, brand: Brand) -> None:
+async def save_image(reference: str, file: Path, brand: Brand) -> None:
     """Write an image that an engine has, as `docker save` does. HostCannot: it has none, or does not answer."""
     engine = await ContainerEngine.connect(brand.address({}), brand)
     try:
@@ -100,7 +98,7 @@ def _write_saved(client: Any, reference: str, file: Path) -> None:
             archive.write(chunk)
 
 
-def short(id: str) -> str:
+def shorten_id(id: str) -> str:
     """An image's id as people know it."""
     return id.removeprefix("sha256:")[:12]
 
@@ -133,7 +131,7 @@ def _made_by(program: str) -> str:
 
 def _of_archive(path: str, program: str) -> tuple[str, str]:
     """An archive's image id and architecture, from the configuration whose digest the id is. Its layers are there."""
-    with reading(path, _made_by(program)) as archive:
+    with open_archive(path, _made_by(program)) as archive:
         (listed, *_) = read_json(archive, "manifest.json")
         for layer in listed["Layers"]:
             open_member(archive, layer)

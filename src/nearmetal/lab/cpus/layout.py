@@ -71,10 +71,10 @@ UNKNOWN = Layout()
 
 
 async def read(commands: Commands) -> Layout:
-    return parsed((await must(commands, "sh", "-c", _TOLD)).decode())
+    return parse_layout((await must(commands, "sh", "-c", _TOLD)).decode())
 
 
-def parsed(text: str) -> Layout:
+def parse_layout(text: str) -> Layout:
     """From lines of a kind (as `_TOLD` prints them) and its CPUs. Pure."""
 
     def of(kind: str) -> Iterator[frozenset[int]]:
@@ -107,7 +107,7 @@ def _parse_kinds(text: str, cores: tuple[frozenset[int], ...]) -> tuple[tuple[st
     return found if len(found) > 1 else ()
 
 
-async def usable(machine: MachineSpec, commands: Commands) -> list[int]:
+async def find_usable(machine: MachineSpec, commands: Commands) -> list[int]:
     """CPUs of a site that a machine may be given: those kept free by its kernel only where it is to have such."""
     available, lie = await asyncio.gather(available_cpus(commands), read(commands))
     return lie.usable(available, keeps_cpus(machine))

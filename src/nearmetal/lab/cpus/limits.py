@@ -4,16 +4,16 @@ from pathlib import Path
 
 from nearmetal.lab import cgroup, rootless
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import enough_cpus, finding
+from nearmetal.lab.findings import check_cpus, finding
 from nearmetal.model import Finding, MachineSpec, Site
 
 
-async def limits_found(machine: MachineSpec, site: Site) -> list[Finding]:
+async def check_limits(machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether a machine's CPUs and memory can be limited on a site."""
-    usable = enough_cpus(machine.vcpus, len(await layout.usable(machine, site)))
+    usable = check_cpus(machine.vcpus, len(await layout.find_usable(machine, site)))
     if rootless.lacks_groups(site):
         return [usable, rootless.find_quota(machine)]
-    parents = [str(Path(folder).parent) for folder in cgroup.named("x", await cgroup.version(site)).folders]
+    parents = [str(Path(folder).parent) for folder in cgroup.name_group("x", await cgroup.find_version(site)).folders]
     has_groups = all([(await site.exec(["test", "-d", parent])).status == 0 for parent in parents])
     detail = f"{cgroup.ROOT} lacks the controllers cpuset, cpuacct or memory"
     return [usable, finding("control groups", has_groups, detail, "mount them, and boot without cgroup_disable")]

@@ -23,7 +23,7 @@ class Share:
         return self.elsewhere.get(host, self.clients)
 
 
-def share(
+def assign_cpus(
     available: list[int],
     vcpus: int,
     servers: int,
@@ -69,7 +69,7 @@ def share(
     return Share(tuple(show(cpus) for cpus in sets), show(clients))
 
 
-def warnings(share: Share, layout: Layout) -> list[Warned]:
+def find_warnings(share: Share, layout: Layout) -> list[Warned]:
     """That clients have threads of a server's cores, or that either side has CPUs of several kinds.
 
     If clients have a server's very CPUs, the analysis says that.

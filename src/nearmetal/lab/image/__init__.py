@@ -9,12 +9,12 @@ image.disk       for a virtual machine, with image.kernel and a seeded initial R
 from .build import build as build
 from .image import Image as Image
 from .image import Process as Process
-from .own import REMEDY as REMEDY
-from .own import ImageSource as ImageSource
-from .own import build_own as build_own
-from .own import check as check
 from .recipe import Recipe as Recipe
 from .store import hold as hold
 from .store import ls as ls
 from .store import newest as newest
 from .store import rm as rm
+from .user_image import REMEDY as REMEDY
+from .user_image import ImageSource as ImageSource
+from .user_image import build_own as build_own
+from .user_image import check as check

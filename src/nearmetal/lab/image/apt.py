@@ -19,7 +19,7 @@ def standard_sources(suite: str) -> str:
     )
 
 
-def pick(listing: str, suite: str) -> str:
+def pick_sources(listing: str, suite: str) -> str:
     """One-line sources of `suite` out of a listing in the format LISTING; "" if the suite itself is not there.
 
     Between its lines stand apt's warnings, and a CD-ROM's address has spaces: neither is a source to build from.
@@ -36,17 +36,17 @@ def pick(listing: str, suite: str) -> str:
     return "".join(f"deb{signed} {address} {release} main\n" for address, release in chosen)
 
 
-def options(dump: str) -> list[str]:
+def pick_options(dump: str) -> list[str]:
     """What of `apt-config dump` decides how the archive is reached (proxies, checks), as configuration lines."""
     found = (_OPTIONS.fullmatch(line) for line in dump.splitlines())
     return [match[0] for match in found if match and match[2]]
 
 
-async def host_sources(suite: str, folder: Path, environment: dict[str, str]) -> tuple[str, list[str]]:
+async def find_sources(suite: str, folder: Path) -> tuple[str, list[str]]:
     """The sources to build from and the apt options to use with them, as this host is configured."""
     status, listing = await tools.run(
-        ("apt-get", "indextargets", "--format", LISTING, "Created-By: Packages"), environment=environment, folder=folder
+        ("apt-get", "indextargets", "--format", LISTING, "Created-By: Packages"), folder=folder
     )
-    sources = pick(listing, suite) if status == 0 else ""
-    _, dump = await tools.run(("apt-config", "dump", "Acquire"), environment=environment, folder=folder)
-    return sources or standard_sources(suite), options(dump)
+    sources = pick_sources(listing, suite) if status == 0 else ""
+    _, dump = await tools.run(("apt-config", "dump", "Acquire"), folder=folder)
+    return sources or standard_sources(suite), pick_options(dump)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nearmetal.errors import MALFORMED, BadInput
+from nearmetal.lab.architecture import HERE
 from nearmetal.system import files
 
 _LONGEST_JSON = 16 * 2**20
@@ -89,7 +90,7 @@ class _Members:
 @contextmanager
 def _opened(path: Path, remedy: str) -> Iterator[_Members]:
     if not path.is_dir():
-        with reading(str(path), remedy) as archive:
+        with open_archive(str(path), remedy) as archive:
             yield _Members(archive)
         return
     try:
@@ -123,13 +124,15 @@ def _read_oci(members: _Members, path: Path) -> Bundle:
 
 def _choose(listed: list[Mapping[str, Any]], path: Path) -> Mapping[str, Any]:
     """The one for this architecture, of those that an index names. BadInput."""
-    named = [(one, (one.get("platform") or {}).get("architecture", "amd64")) for one in listed]
-    for_here = [one for one, architecture in named if architecture == "amd64"]
+    named = [(one, (one.get("platform") or {}).get("architecture", HERE.debian)) for one in listed]
+    for_here = [one for one, architecture in named if architecture == HERE.debian]
     if not for_here:
         others = ", ".join(sorted({str(architecture) for _, architecture in named}))
-        raise BadInput(f"it is for the architecture {others or 'of nothing'}", str(path), "take the one for amd64")
+        raise BadInput(
+            f"it is for the architecture {others or 'of nothing'}", str(path), f"take the one for {HERE.debian}"
+        )
     if len(for_here) > 1:
-        raise BadInput(f"it holds {len(for_here)} images for amd64", str(path), "save one of them alone")
+        raise BadInput(f"it holds {len(for_here)} images for {HERE.debian}", str(path), "save one of them alone")
     return for_here[0]
 
 
@@ -147,7 +150,7 @@ def _bundle(document: Mapping[str, Any], members: list[str]) -> Bundle:
 
 
 @contextmanager
-def reading(path: str, remedy: str) -> Iterator[tarfile.TarFile]:
+def open_archive(path: str, remedy: str) -> Iterator[tarfile.TarFile]:
     """BadInput where it is no archive of an image, or is damaged."""
     opened = None
     try:

@@ -2,17 +2,15 @@
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from nearmetal.errors import BadInput, HostCannot, NearmetalError, ToolFailed
+from nearmetal.lab.architecture import HERE
 from nearmetal.model import DebianPackage
 
 from . import apt, tools
-from .recipe import ARCHITECTURE, FILES, Recipe
-
-KERNEL = "linux-image-amd64"
-"""The generic kernel: the "cloud" one lacks e1000, e1000e, vmxnet3, 8139cp and 9p."""
+from .recipe import FILES, Recipe
 
 _SCRATCH = "/run/lock"
 """Where mmdebstrap has folders of its own, one of which it forgets: covered, so that they go with its mount namespace.
@@ -26,24 +24,22 @@ _UNREACHABLE = re.compile(
 _EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 
 
-async def debian(
-    recipe: Recipe, root: Path, kernel: Path, environment: dict[str, str], progress: Callable[[str], None]
-) -> None:
+async def make_debian(recipe: Recipe, root: Path, kernel: Path, progress: Callable[[str], None]) -> None:
     """Make `root` from the recipe's packages; put the packages of the kernel and of busybox into `kernel`.
 
     `read_packages` reads there what both were made of.
     """
-    sources, options = await apt.host_sources(recipe.suite, root.parent, environment)
+    sources, options = await apt.find_sources(recipe.suite, root.parent)
     listed = kernel / "sources.list"
     listed.write_text(sources, "utf-8")
-    fetch = shlex.join(("sh", str(FILES / "fetch-kernel"), str(kernel), KERNEL, "busybox-static"))
+    fetch = shlex.join(("sh", str(FILES / "fetch-kernel"), str(kernel), HERE.kernel, "busybox-static"))
     list_packages = shlex.join(("sh", str(FILES / "list-packages"), str(kernel)))
     argv = (
         "mmdebstrap",
         "--mode=root",
         "--format=directory",
         "--variant=minbase",
-        f"--architectures={ARCHITECTURE}",
+        f"--architectures={HERE.debian}",
         f"--include={','.join(recipe.all_packages)}",
         # What is being made can be made again: the file system need not be flushed after each package.
         "--dpkgopt=force-unsafe-io",
@@ -62,8 +58,8 @@ async def debian(
 
     status, text = await tools.run(
         ("sh", "-c", _WITH_SCRATCH, _SCRATCH, *argv),
-        environment={**environment, "TMPDIR": _SCRATCH},
         folder=root.parent,
+        temporary=_SCRATCH,
         heard=heard,
     )
     if status != 0:
@@ -94,10 +90,10 @@ def explain(text: str, recipe: Recipe) -> NearmetalError:
     return ToolFailed("mmdebstrap failed: " + "; ".join(lines), suite)
 
 
-async def unpack(packages: Path, out: Path, environment: Mapping[str, str]) -> None:
+async def unpack_packages(packages: Path, out: Path) -> None:
     """Unpack every package file in a folder below `out`."""
     for package in sorted(packages.glob("*.deb")):
-        await tools.must(("dpkg-deb", "--extract", str(package), str(out)), environment, packages, package.name)
+        await tools.must(("dpkg-deb", "--extract", str(package), str(out)), packages, package.name)
 
 
 def read_packages(kernel: Path) -> dict[str, DebianPackage]:

@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.architecture import HERE, require_known
 from nearmetal.system import system_errors
 
 from . import bootstrap, disk, initrd, kernel, modules, rootfs, store, tools
 from .image import ROOTS_ALONE, SCHEMA, Image, read
-from .recipe import ARCHITECTURE, Modules, Recipe
+from .recipe import Modules, Recipe
 
 SPACE = 3 << 30
 """Bytes a build needs while it runs; the finished image takes about a third."""
 
 BINARIES = ("/usr/sbin/lighttpd", "/usr/bin/php-cgi", "/usr/bin/iperf3", "/usr/bin/sysbench", "/usr/sbin/sshd")
 """Whose hashes the manifest records: the servers and tools that results depend on."""
-
-_PASSED_ON = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "APT_CONFIG")
 
 
 async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) -> Image:
@@ -32,10 +31,10 @@ async def build(recipe: Recipe, cache: Path, progress: Callable[[str], None]) ->
     Raises HostCannot where tools, rights, space or the network are missing, BadInput for packages Debian does not have.
     """
     make = partial(_build_in, recipe=recipe, progress=progress)
-    return await finish(store.folder_of(recipe.name, recipe.key, cache), make, progress)
+    return await finish_image(store.folder_of(recipe.name, recipe.key, cache), make, progress)
 
 
-async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress: Callable[[str], None]) -> Image:
+async def finish_image(target: Path, make: Callable[[Path], Awaitable[None]], progress: Callable[[str], None]) -> Image:
     """The image in this folder of the cache if it is whole, else what `make` leaves as `image` in the folder it gets.
 
     One at a time; what fails leaves nothing. Raises HostCannot, and what `make` raises.
@@ -45,6 +44,7 @@ async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress
         return image
     if os.geteuid() != 0:
         raise HostCannot("building an image needs root: its files belong to root", remedy="run nearmetal as root")
+    require_known()
     tools.require()
     async with store.lock(cache, progress):
         if image := read(target):
@@ -75,35 +75,34 @@ async def finish(target: Path, make: Callable[[Path], Awaitable[None]], progress
 
 
 async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None]) -> None:
-    environment = tools_environment()
     packages, unpacked, folder = work / "packages", work / "unpacked", work / "image"
     for made in (packages, unpacked, folder):
         made.mkdir()
     image = Image(recipe.name, recipe.key, "", folder)
 
-    await bootstrap.debian(recipe, image.root, packages, environment, progress)
+    await bootstrap.make_debian(recipe, image.root, packages, progress)
     progress("unpacking the kernel")
-    await bootstrap.unpack(packages, unpacked, environment)
-    release = modules.move(unpacked, image.root)
+    await bootstrap.unpack_packages(packages, unpacked)
+    release = modules.move_modules(unpacked, image.root)
     wanted = Modules.of_recipe()
-    tree = await modules.prune(image.root, release, wanted, environment)
-    bzimage = unpacked / "boot" / f"vmlinuz-{release}"
-    image.kernel.write_bytes(await asyncio.to_thread(kernel.vmlinux, bzimage.read_bytes(), bzimage.name))
+    tree = await modules.prune_modules(image.root, release, wanted)
+    packed = unpacked / "boot" / f"vmlinuz-{release}"
+    image.kernel.write_bytes(await asyncio.to_thread(kernel.unpack_kernel, packed.read_bytes(), packed.name))
     busybox = (unpacked / "bin/busybox").read_bytes()
-    image.initrd.write_bytes(initrd.base(busybox, image.root / "usr/lib/modules" / release, tree, wanted))
+    image.initrd.write_bytes(initrd.build_base(busybox, image.root / "usr/lib/modules" / release, tree, wanted))
 
     progress("writing the root file system")
-    rootfs.finish(image.root, recipe)
-    rootfs.age(image.root)
-    await pack(image, environment)
-    await disk.make(image.root, image.disk, environment)
+    rootfs.finish_root(image.root, recipe)
+    rootfs.set_ages(image.root)
+    await pack_root(image)
+    await disk.make_disk(image.root, image.disk)
     digest = await asyncio.to_thread(sha256, image.tarball)
     made_of = bootstrap.read_packages(packages)
     write_manifest(
         image,
         digest=digest,
         suite=recipe.suite,
-        architecture=ARCHITECTURE,
+        architecture=HERE.debian,
         kernel=release,
         packages={name: package.version for name, package in made_of.items()},
         debs={name: package.sha256 for name, package in made_of.items()},
@@ -111,24 +110,13 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
     )
 
 
-def tools_environment() -> dict[str, str]:
-    """Of the tools that build an image: alike on every host but for how the network is reached."""
-    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return kept | {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "LC_ALL": "C.UTF-8",
-        "DEBIAN_FRONTEND": "noninteractive",
-        "SOURCE_DATE_EPOCH": str(rootfs.EPOCH),
-    }
-
-
-async def pack(image: Image, environment: dict[str, str]) -> None:
+async def pack_root(image: Image) -> None:
     """Its tar archive, from its unpacked root. ToolFailed."""
     await tools.must(
         ("tar", "--create", "--file", str(image.tarball), "--directory", str(image.root), "--sort=name",
          "--numeric-owner", "--format=posix", "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
          "--xattrs", "--xattrs-include=*", "."),
-        environment, image.folder, str(image.tarball),
+        image.folder, str(image.tarball),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ _UUID = "6e656172-6d65-4461-8c00-000000000000"
 _FULL = "free some space if the disk is full"
 
 
-async def make(root: Path, disk: Path, environment: Mapping[str, str]) -> None:
+async def make_disk(root: Path, disk: Path) -> None:
     """Write `disk` (qcow2) with the content of `root`."""
     raw = disk.with_suffix(".raw")
     # Inode tables are written now: the kernel would otherwise do it in the background of somebody's measurement.
@@ -26,10 +26,10 @@ async def make(root: Path, disk: Path, environment: Mapping[str, str]) -> None:
         ("mkfs.ext4", "-q", "-F", "-L", LABEL, "-m", "0", "-N", "262144", "-U", _UUID,
          "-E", f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={_UUID},root_owner=0:0",
          "-d", str(root), str(raw), SIZE),
-        environment, disk.parent, str(disk.parent), _FULL,
+        disk.parent, str(disk.parent), _FULL,
     )  # fmt: skip
     convert = ("qemu-img", "convert", "-O", "qcow2", str(raw), str(disk))
-    await tools.must(convert, environment, disk.parent, str(disk.parent), _FULL)
+    await tools.must(convert, disk.parent, str(disk.parent), _FULL)
     raw.unlink()
 
 

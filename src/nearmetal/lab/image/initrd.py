@@ -12,16 +12,16 @@ from nearmetal.errors import BadInput
 from nearmetal.lab import probe
 
 from . import newc
-from .modules import Tree, listed
+from .modules import Tree, list_modules
 from .recipe import Modules
 
 FIRST: Final = "init"
 _MODULES: Final = "modules"
 
 
-def base(busybox: bytes, modules_folder: Path, tree: Tree, wanted: Modules) -> bytes:
+def build_base(busybox: bytes, modules_folder: Path, tree: Tree, wanted: Modules) -> bytes:
     """The archive that holds the modules which a guest needs before it has its root, and busybox for who wants it."""
-    files = {"bin/busybox": (busybox, 0o755), "modules.json": (listed(tree, wanted, f"/{_MODULES}"), 0o644)}
+    files = {"bin/busybox": (busybox, 0o755), "modules.json": (list_modules(tree, wanted, f"/{_MODULES}"), 0o644)}
     for name in tree.ordered(wanted.early):
         files[f"{_MODULES}/{tree.files[name]}"] = ((modules_folder / tree.files[name]).read_bytes(), 0o644)
     return newc.archive(

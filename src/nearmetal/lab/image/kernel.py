@@ -1,4 +1,4 @@
-"""The uncompressed kernel inside a bzImage.
+"""The uncompressed kernel in Debian's vmlinuz: inside a bzImage, or, for arm64, the file itself.
 
 QEMU boots an ELF kernel with a PVH entry directly; the guest then need not decompress itself, which under
 emulation takes seconds. Where the payload lies: Documentation/arch/x86/boot.rst of the kernel, "payload_offset".
@@ -12,11 +12,14 @@ import subprocess
 import zlib
 
 from nearmetal.errors import HostCannot, ToolFailed
+from nearmetal.lab.architecture import HERE, X86_64, Architecture
 
 _SETUP_SECTORS = 0x1F1
 _MAGIC = 0x202
 _VERSION = 0x20E
 _PAYLOAD = 0x248
+_IMAGE, _IMAGE_MAGIC = slice(0x38, 0x3C), b"ARM\x64"
+"""Documentation/arm64/booting.rst of the kernel, "magic"."""
 
 
 def read_release(bzimage: bytes) -> str | None:
@@ -28,13 +31,22 @@ def read_release(bzimage: bytes) -> str | None:
     return words[0].decode("ascii", "replace") if words else None
 
 
-def vmlinux(bzimage: bytes, where: str) -> bytes:
+def unpack_kernel(vmlinuz: bytes, where: str, here: Architecture = HERE) -> bytes:
+    """What QEMU boots fastest on this host. Raises ToolFailed and HostCannot as `vmlinux` does."""
+    if here.is_pc:
+        return find_vmlinux(vmlinuz, where)
+    if vmlinuz[_IMAGE] != _IMAGE_MAGIC:
+        raise ToolFailed(f"this is not a kernel image for {here.title}", where)
+    return vmlinuz
+
+
+def find_vmlinux(bzimage: bytes, where: str) -> bytes:
     """The ELF kernel of a bzImage; `where` names the file in errors.
 
     Raises ToolFailed if this is no bzImage or its payload is no ELF file, HostCannot if its compression is unknown.
     """
     if len(bzimage) < _PAYLOAD + 8 or bzimage[_MAGIC : _MAGIC + 4] != b"HdrS":
-        raise ToolFailed("this is not an x86 kernel image", where)
+        raise ToolFailed(f"this is not a kernel image for {X86_64.title}", where)
     setup = (bzimage[_SETUP_SECTORS] or 4) + 1
     offset, length = struct.unpack_from("<II", bzimage, _PAYLOAD)
     start = setup * 512 + offset

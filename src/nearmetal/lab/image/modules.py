@@ -59,7 +59,7 @@ def parse(dependencies: str, built_in: str) -> Tree:
     return Tree(files, needs, frozenset(map(module_name, built_in.split())))
 
 
-def unsigned(module: bytes) -> bytes:
+def strip_signature(module: bytes) -> bytes:
     """A module without the signature that is appended to it, as the kernel's module_signature.h has it.
 
     To check one takes an emulated guest longer than all else of loading it, and nobody there asks for it.
@@ -71,10 +71,10 @@ def unsigned(module: bytes) -> bytes:
     return module[: end - length - signer - key]
 
 
-async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[str, str]) -> Tree:
+async def prune_modules(root: Path, release: str, wanted: Modules) -> Tree:
     """Leave only the wanted modules, as plain files, in the root file system's modules folder of this release."""
     folder = root / "usr/lib/modules" / release
-    await _depmod(root, release, environment)
+    await _depmod(root, release)
     whole = _read(folder)
     keep = {folder / whole.files[name] for name in whole.ordered((*wanted.early, *wanted.guest))}
     for path in list((folder / "kernel").rglob("*.ko*")):
@@ -85,7 +85,7 @@ async def prune(root: Path, release: str, wanted: Modules, environment: Mapping[
     remove_empty(path for path in sorted((folder / "kernel").rglob("*"), reverse=True) if path.is_dir())
     for leftover in ("source", "build"):
         (folder / leftover).unlink(missing_ok=True)
-    await _depmod(root, release, environment)
+    await _depmod(root, release)
     return _read(folder)
 
 
@@ -95,21 +95,21 @@ def _plain(path: Path) -> None:
     if path.suffix == ".xz":
         path.unlink()
         path, content = path.with_suffix(""), lzma.decompress(content)
-    path.write_bytes(unsigned(content))
+    path.write_bytes(strip_signature(content))
 
 
 def _read(folder: Path) -> Tree:
     return parse((folder / "modules.dep").read_text("utf-8"), (folder / "modules.builtin").read_text("utf-8"))
 
 
-async def _depmod(root: Path, release: str, environment: Mapping[str, str]) -> None:
+async def _depmod(root: Path, release: str) -> None:
     # The image's own depmod: the host may have none.
-    status, text = await tools.run(("chroot", str(root), "/sbin/depmod", release), environment=environment, folder=root)
+    status, text = await tools.run(("chroot", str(root), "/sbin/depmod", release), folder=root)
     if status != 0:
         raise ToolFailed(f"depmod failed: {text}", release)
 
 
-def listed(tree: Tree, wanted: Modules, folder: str) -> bytes:
+def list_modules(tree: Tree, wanted: Modules, folder: str) -> bytes:
     """The initial RAM disk's modules.json: of each kind the files below `folder` in the order in which they load."""
 
     def files(names: Iterable[str]) -> list[str]:
@@ -123,7 +123,7 @@ def listed(tree: Tree, wanted: Modules, folder: str) -> bytes:
     return json.dumps({"buses": files(wanted.buses), **kinds}, indent=1).encode()
 
 
-def move(unpacked: Path, root: Path) -> str:
+def move_modules(unpacked: Path, root: Path) -> str:
     """Move the modules of an unpacked kernel package into the root file system; the kernel's release is returned."""
     releases = sorted((unpacked / "lib/modules").iterdir())
     target = root / "usr/lib/modules"

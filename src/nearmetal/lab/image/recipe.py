@@ -11,11 +11,11 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
 from nearmetal.errors import BadInput
+from nearmetal.lab.architecture import HERE
 
 BUILDER = 2
 """Raised when the builder's code changes what comes out of the same recipe and the same `files/`."""
 
-ARCHITECTURE = "amd64"
 PACKAGES = {
     "lighttpd": "the web server under test",
     "php-cgi": "its expensive page",
@@ -77,7 +77,7 @@ class Recipe:
         The package archive's state is not in it: an image that was built stays valid when Debian publishes updates.
         """
         digest = hashlib.sha256()
-        facts = (str(BUILDER), self.name, self.suite, ARCHITECTURE, *self.all_packages)
+        facts = (str(BUILDER), self.name, self.suite, HERE.debian, *self.all_packages)
         digest.update("\0".join(facts).encode())
         for path, file in tree(FILES):
             digest.update(f"\0{path}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
@@ -127,17 +127,20 @@ class Modules:
 
     @classmethod
     def of_recipe(cls) -> "Modules":
+        def had(names: Iterable[str]) -> tuple[str, ...]:
+            return tuple(name for name in names if name not in HERE.absent_modules)
+
         document = tomllib.loads((FILES / "modules.toml").read_text("utf-8"))
         early = document["initramfs"]
         disks, network = (
             ModuleSet(
-                tuple(early[kind]["always"]),
-                {device: tuple(names) for device, names in early[kind]["by_device"].items()},
+                had(early[kind]["always"]),
+                {device: had(names) for device, names in early[kind]["by_device"].items()},
             )
             for kind in ("disks", "network")
         )
-        guest = tuple(name for names in document["guest"].values() for name in names)
-        return cls(tuple(early["buses"]), disks, network, guest)
+        guest = had(name for names in document["guest"].values() for name in names)
+        return cls(had(early["buses"]), disks, network, guest)
 
     @property
     def early(self) -> tuple[str, ...]:
@@ -155,17 +158,13 @@ def check_files(files: Iterable[tuple[str, str]]) -> None:
     """Of (source file on this host, absolute destination in the image). BadInput."""
     given = list(files)
     for source, destination in given:
-        _check_file(source, destination)
+        if not Path(source).is_file():
+            raise BadInput("this is no file, so it cannot go into the image", source, "name a regular file")
+        target = PurePosixPath(destination)
+        if not target.is_absolute() or ".." in target.parts or destination.endswith("/"):
+            what = f"{destination!r} is no place for a file in the image"
+            raise BadInput(what, source, "name an absolute path that ends in a file")
     destinations = [str(PurePosixPath(destination)) for _, destination in given]
     twice = next((one for one in destinations if destinations.count(one) > 1), None)
     if twice:
         raise BadInput(f"two files are to lie at {twice!r} in the image", remedy="give each a place of its own")
-
-
-def _check_file(source: str, destination: str) -> None:
-    if not Path(source).is_file():
-        raise BadInput("this is no file, so it cannot go into the image", source, "name a regular file")
-    target = PurePosixPath(destination)
-    if not target.is_absolute() or ".." in target.parts or destination.endswith("/"):
-        what = f"{destination!r} is no place for a file in the image"
-        raise BadInput(what, source, "name an absolute path that ends in a file")

@@ -2,15 +2,11 @@
 
 import os
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
-from . import pages
+from . import pages, tools
 from .apt import standard_sources
 from .recipe import FILES, Recipe, tree
-
-EPOCH = 1686355200
-"""10 June 2023. No file in the image is younger, so that the day of a build does not show."""
 
 _TRACES = (
     "etc/apt/apt.conf.d/99mmdebstrap",
@@ -30,10 +26,13 @@ _TRACES = (
 )
 
 
-def finish(root: Path, recipe: Recipe) -> None:
+def finish_root(root: Path, recipe: Recipe) -> None:
     """Lay our files and the recipe's into `root` and make it independent of host and day."""
-    for pattern in _TRACES:
-        _remove(root.glob(pattern))
+    for trace in [found for pattern in _TRACES for found in root.glob(pattern)]:
+        if trace.is_dir() and not trace.is_symlink():
+            shutil.rmtree(trace)
+        else:
+            trace.unlink()
     _write(root / "etc/hostname", b"nearmetal\n")
     _write(root / "etc/hosts", b"127.0.0.1 localhost nearmetal\n")
     _write(root / "etc/resolv.conf", b"")
@@ -41,26 +40,18 @@ def finish(root: Path, recipe: Recipe) -> None:
     for path, file in tree(FILES / "root"):
         _write(root / path, file.read_bytes(), 0o755 if "sbin/" in path else 0o644)
     for name in pages.SIZES:
-        _write(root / "srv/nearmetal" / name, pages.page(name))
+        _write(root / "srv/nearmetal" / name, pages.make_page(name))
     for source, destination in recipe.files:
         _write(root / destination.lstrip("/"), Path(source).read_bytes(), Path(source).stat().st_mode & 0o777)
 
 
-def age(root: Path) -> None:
-    """Set back the time of whatever is younger than EPOCH."""
+def set_ages(root: Path) -> None:
+    """Set back the time of whatever is younger than tools.EPOCH."""
     for folder, folders, files in os.walk(root):
         for name in (".", *folders, *files):
             path = Path(folder, name)
-            if path.lstat().st_mtime > EPOCH:
-                os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in list(paths):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+            if path.lstat().st_mtime > tools.EPOCH:
+                os.utime(path, (tools.EPOCH, tools.EPOCH), follow_symlinks=False)
 
 
 def _write(path: Path, content: bytes, permissions: int = 0o644) -> None:

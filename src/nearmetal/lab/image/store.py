@@ -54,14 +54,21 @@ def rm(cache: Path, name_or_digest: str, who: Callable[[int], str] = str, say: S
         if not try_lock(descriptor):
             say(_WAITING)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        chosen = [image for image in ls(cache) if _is_meant(image, name_or_digest)]
+        begin = (name_or_digest,) if len(name_or_digest) >= 8 else ()
+        chosen = [
+            image
+            for image in ls(cache)
+            if image.name == name_or_digest or image.digest.startswith(begin) or image.key.startswith(begin)
+        ]
         if not chosen:
             known = ", ".join(sorted({image.name for image in ls(cache)})) or "none"
             raise BadInput(f"there is no image {name_or_digest!r}", str(images(cache)), f"images here: {known}")
         for image in chosen:
             _take(image, locks, who)
         for image in chosen:
-            _remove(image)
+            doomed = image.folder.with_name(UNFINISHED + image.folder.name)
+            image.folder.rename(doomed)
+            shutil.rmtree(doomed)
         return chosen
 
 
@@ -97,17 +104,6 @@ def _holders(inode: int) -> list[int]:
     # See proc(5): `1: FLOCK ADVISORY READ PID DEVICE:INODE …`; with an arrow, those that wait.
     held = [line.split() for line in Path("/proc/locks").read_text().splitlines() if " -> " not in line]
     return [int(fields[4]) for fields in held if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}")]
-
-
-def _is_meant(image: Image, name_or_digest: str) -> bool:
-    is_one = any(one.startswith(name_or_digest) for one in (image.digest, image.key))
-    return image.name == name_or_digest or (len(name_or_digest) >= 8 and is_one)
-
-
-def _remove(image: Image) -> None:
-    doomed = image.folder.with_name(UNFINISHED + image.folder.name)
-    image.folder.rename(doomed)
-    shutil.rmtree(doomed)
 
 
 def sweep(cache: Path) -> None:

@@ -1,8 +1,9 @@
 """Running the tools that build an image so that nothing of theirs outlives this process."""
 
 import asyncio
+import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from nearmetal.errors import HostCannot, ToolFailed
@@ -14,6 +15,17 @@ CONTAINED = (
     "setpriv", "--pdeathsig", "KILL",
     "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--",
 )  # fmt: skip
+
+EPOCH = 1686355200
+"""10 June 2023. No file in the image is younger, so that the day of a build does not show."""
+_PASSED_ON = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "APT_CONFIG")
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LC_ALL": "C.UTF-8",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "SOURCE_DATE_EPOCH": str(EPOCH),
+}
+"""Of each tool: alike on every host but for how the network is reached."""
 
 LIMIT = 3600.0
 """Seconds for one tool. The slowest fetches 200 MB of packages."""
@@ -42,11 +54,9 @@ def require() -> None:
         raise HostCannot(f"building an image needs {', '.join(missing)}, which this host lacks", remedy=remedy)
 
 
-async def must(
-    argv: tuple[str, ...], environment: Mapping[str, str], folder: Path, where: str, remedy: str = ""
-) -> None:
+async def must(argv: tuple[str, ...], folder: Path, where: str, remedy: str = "") -> None:
     """Run one tool that has to succeed. ToolFailed with all that it printed otherwise."""
-    status, text = await run(argv, environment=environment, folder=folder)
+    status, text = await run(argv, folder=folder)
     if status != 0:
         raise ToolFailed(f"{argv[0]} failed: {text.strip()}", where, remedy)
 
@@ -54,14 +64,16 @@ async def must(
 async def run(
     argv: tuple[str, ...],
     *,
-    environment: Mapping[str, str],
     folder: Path,
+    temporary: str | None = None,
     heard: Callable[[str], None] = lambda line: None,
 ) -> tuple[int, str]:
-    """Run one tool contained, in `folder`, with only `environment`; each line it prints goes to `heard`.
+    """Run one tool contained, in `folder`; each line it prints goes to `heard`. `temporary` is its TMPDIR.
 
     Returns its status and everything it printed on stdout and stderr, as one text.
     """
+    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    environment = passed_on | _ENVIRONMENT | ({"TMPDIR": temporary} if temporary else {})
     process = await asyncio.create_subprocess_exec(
         *CONTAINED,
         *argv,
@@ -69,7 +81,7 @@ async def run(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         limit=_LONGEST_LINE,
-        env=dict(environment),
+        env=environment,
         cwd=folder,
     )
     assert process.stdout is not None

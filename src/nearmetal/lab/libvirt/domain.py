@@ -5,8 +5,9 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from nearmetal import cpu_lists
+from nearmetal.lab.architecture import HERE
 from nearmetal.lab.qemu import arguments, disk_trouble
-from nearmetal.lab.qemu.arguments import GuestSpec, withheld
+from nearmetal.lab.qemu.arguments import GuestSpec, list_withheld
 from nearmetal.model import Port, SharedFolder
 
 _QEMU: Final = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -29,7 +30,7 @@ def describe(guest: GuestSpec, uuid: str, folder: str, tap: str, cpus: str) -> s
     _text(domain, "vcpu", str(guest.vcpus), **({"cpuset": cpus} if cpus else {}))
     _pin(domain, guest.vcpus, cpus)
     system = SubElement(domain, "os")
-    _text(system, "type", "hvm", arch="x86_64", machine=guest.machine)
+    _text(system, "type", "hvm", arch=HERE.machine, machine=guest.machine)
     _text(system, "kernel", guest.kernel)
     _text(system, "initrd", f"{folder}/{arguments.INITRD}")
     _text(system, "cmdline", arguments.kernel_command_line(guest))
@@ -45,7 +46,7 @@ def describe(guest: GuestSpec, uuid: str, folder: str, tap: str, cpus: str) -> s
     return ElementTree.tostring(domain, encoding="unicode")
 
 
-def pinned(vcpus: int, cpus: str) -> dict[int, int]:
+def pin_vcpus(vcpus: int, cpus: str) -> dict[int, int]:
     """Each vCPU on a CPU of its own where there are as many; else none has one."""
     given = cpu_lists.parse(cpus)
     return dict(enumerate(given)) if len(given) == vcpus else {}
@@ -59,7 +60,7 @@ def _pin(domain: Element, vcpus: int, cpus: str) -> None:
     if not cpus:
         return
     tune = SubElement(domain, "cputune")
-    for vcpu, cpu in pinned(vcpus, cpus).items():
+    for vcpu, cpu in pin_vcpus(vcpus, cpus).items():
         SubElement(tune, "vcpupin", {"vcpu": str(vcpu), "cpuset": str(cpu)})
     SubElement(tune, "emulatorpin", {"cpuset": cpus})
 
@@ -69,7 +70,7 @@ def _cpu(domain: Element, guest: GuestSpec) -> None:
     cpu = SubElement(domain, "cpu", {"mode": modes.get(guest.cpu_model, "custom"), "check": "none"})
     if guest.cpu_model not in modes:
         _text(cpu, "model", guest.cpu_model, fallback="forbid")
-    for feature in withheld(guest.accel, guest.cpu_model):
+    for feature in list_withheld(guest.accel, guest.cpu_model):
         SubElement(cpu, "feature", {"policy": "disable", "name": feature})
     SubElement(cpu, "topology", {"sockets": "1", "cores": str(guest.vcpus), "threads": "1"})
 
@@ -78,7 +79,7 @@ def _devices(devices: Element, guest: GuestSpec, folder: str, tap: str) -> None:
     disk = SubElement(devices, "disk", {"type": "file", "device": "disk"})
     policies = {"error_policy": disk_trouble.POLICY, "rerror_policy": disk_trouble.POLICY}
     SubElement(disk, "driver", {"name": "qemu", "type": guest.disk_format, "cache": guest.disk_cache, **policies})
-    SubElement(disk, "source", {"file": f"{folder}/{arguments.disk_file(guest.disk_format)}"})
+    SubElement(disk, "source", {"file": f"{folder}/{arguments.name_disk(guest.disk_format)}"})
     name, bus = _DISKS[guest.disk]
     SubElement(disk, "target", {"dev": name, "bus": bus})
     if guest.port:

@@ -56,13 +56,13 @@ class DomainState:
 
 async def find(connection: Connection, name: str) -> DomainState:
     """HostCannot where libvirt does not answer, or none or two have the name."""
-    uuids = output.uuids(await connection.run("list", "--all", "--uuid", "--name"), name)
+    uuids = output.parse_uuids(await connection.run("list", "--all", "--uuid", "--name"), name)
     if not uuids:
         names = ", ".join((await connection.run("list", "--all", "--name")).split("\n")).strip(", ")
         raise HostCannot(f"there is no domain {name!r}", connection.uri, f"name one of: {names or '(there is none)'}")
     if len(uuids) > 1:
         raise HostCannot(f"{len(uuids)} domains are called {name!r}", connection.uri, "rename one: virsh domrename")
-    facts = output.facts(await connection.run("dominfo", uuids[0]))
+    facts = output.parse_facts(await connection.run("dominfo", uuids[0]))
     return DomainState(
         name=name,
         uuid=uuids[0],
@@ -98,10 +98,12 @@ class Domain:
 
     async def address(self) -> Address | None:
         """What the network's leases, the guest's agent or the host's neighbours say of it, whichever knows."""
-        macs = output.macs(await self._connection.run("domiflist", self.uuid))
+        macs = output.parse_macs(await self._connection.run("domiflist", self.uuid))
         for source in _SOURCES:
             with contextlib.suppress(HostCannot):  # no such network, no agent: the next may know
-                found = output.address(await self._connection.run("domifaddr", self.uuid, "--source", source), macs)
+                found = output.parse_address(
+                    await self._connection.run("domifaddr", self.uuid, "--source", source), macs
+                )
                 if found:
                     return found
         return None
@@ -120,7 +122,7 @@ class Domain:
     async def mark(self) -> str | None:
         """Of the run that goes on; None where nobody marked it, or it is off. HostCannot where libvirt keeps none."""
         try:
-            return output.mark(await self._connection.run("metadata", self.uuid, _MARKS))
+            return output.parse_mark(await self._connection.run("metadata", self.uuid, _MARKS))
         except HostCannot as error:
             if _UNMARKED in error.what:
                 return None
@@ -205,6 +207,6 @@ class Domain:
     async def cost(self) -> Cost | None:
         """None where libvirt does not tell."""
         try:
-            return output.cost(await self._connection.run("domstats", "--cpu-total", self.uuid))
+            return output.parse_cost(await self._connection.run("domstats", "--cpu-total", self.uuid))
         except (HostCannot, ToolFailed):
             return None

@@ -12,7 +12,7 @@ true
 """
 
 
-def above_threads(group: ControlGroup) -> ControlGroup:
+def find_domain_group(group: ControlGroup) -> ControlGroup:
     """The group of the whole domain, from that of its first thread. Pure."""
     cpuset, cpuacct, memory, cpu = (
         _OF_THREADS.sub("", folder) for folder in (group.cpuset, group.cpuacct, group.memory, group.cpu)

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from pydantic import Field, IPvAnyAddress, field_validator, model_validator
 
 from nearmetal.lab.libvirt.virsh import Connection
+from nearmetal.lab.qemu import arguments
 from nearmetal.model import Frozen, HostSpec, Site
 from nearmetal.model.base import LoginName
 
@@ -44,7 +45,7 @@ _STARTS = "it might start a program by that"
 
 class Options(Frozen):
     uri: str | None = None
-    machine: str = "q35"
+    machine: str = arguments.MACHINE
     domain: Annotated[str, Field(min_length=1)] | None = None
     login: LoginName = "root"
     data: IPvAnyAddress | None = None
@@ -54,7 +55,7 @@ class Options(Frozen):
     @field_validator("uri")
     @classmethod
     def _uri(cls, uri: str | None) -> str | None:
-        if problem := problem_with(uri or ""):
+        if problem := find_problem(uri or ""):
             raise ValueError(f"{uri!r}: {problem}, or set LIBVIRT_DEFAULT_URI")
         return uri
 
@@ -77,7 +78,7 @@ class Options(Frozen):
         return HostSpec(ssh=f"{self.login}@{at}", key=self.key, host_key=self.host_key, trunk=self.data)
 
 
-def problem_with(uri: str, is_named: bool = False) -> str | None:
+def find_problem(uri: str, is_named: bool = False) -> str | None:
     """What in a URI might have libvirt start a program of the URI's choice: all that is not known to start none. Or, of
     `test`, read a file. Pure.
 
@@ -100,7 +101,7 @@ def problem_with(uri: str, is_named: bool = False) -> str | None:
         name = unquote(key).lower()
         if not _PARAMETERS.fullmatch(name) or (name == "name" and is_named):
             return _refused(name)
-        problem = problem_with(unquote(value), is_named=True) if name == "name" else None
+        problem = find_problem(unquote(value), is_named=True) if name == "name" else None
         if problem is not None:
             return problem
     return None

@@ -14,7 +14,7 @@ _LISTED = re.compile(r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) (?P
 _MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 
 
-def uuids(listed: str, name: str) -> Sequence[str]:
+def parse_uuids(listed: str, name: str) -> Sequence[str]:
     """Of the domains that are called exactly so, from `list --all --uuid --name`.
 
     virsh itself would take a name for an id or a UUID where it looks like one.
@@ -23,19 +23,19 @@ def uuids(listed: str, name: str) -> Sequence[str]:
     return [one["uuid"] for one in found if one and one["name"] == name]
 
 
-def facts(info: str) -> Mapping[str, str]:
+def parse_facts(info: str) -> Mapping[str, str]:
     """Of `dominfo`: "State", "Persistent", "Managed save" and more."""
     pairs = (line.partition(":") for line in info.splitlines())
     return {key.strip(): value.strip() for key, colon, value in pairs if colon}
 
 
-def macs(interfaces: str) -> Sequence[str]:
+def parse_macs(interfaces: str) -> Sequence[str]:
     """Of `domiflist`, in its order."""
     words = (line.lower().split() for line in interfaces.splitlines())
     return [one[-1] for one in words if one and _MAC.fullmatch(one[-1])]
 
 
-def address(addresses: str, of: Sequence[str]) -> Address | None:
+def parse_address(addresses: str, of: Sequence[str]) -> Address | None:
     """One that a domain's interfaces with these MACs have, from `domifaddr`: IPv4 before IPv6; None where none has.
 
     A guest's agent tells more than those of its cards, and a line without a MAC goes on with the one before.
@@ -52,7 +52,7 @@ def address(addresses: str, of: Sequence[str]) -> Address | None:
     return min(found, key=lambda one: one.version, default=None)
 
 
-def mark(element: str) -> str | None:
+def parse_mark(element: str) -> str | None:
     """Of an element of `metadata`; None where it has none."""
     try:
         return ElementTree.fromstring(element.strip()).get("mark")
@@ -67,7 +67,7 @@ def _host(text: str) -> Address | None:
         return None
 
 
-def cost(stats: str) -> Cost:
+def parse_cost(stats: str) -> Cost:
     """From `domstats --cpu-total`, which counts the whole monitor. ToolFailed where it does not tell.
 
     Its memory is not told: what libvirt counts includes pages that others share.

@@ -19,8 +19,8 @@ async def folders(machine: Machine) -> list[str]:
     site = machine.site
     if rootless.lacks_groups(site):
         return []  # that of whoever runs nearmetal is no machine's own
-    version = await cgroup.version(site)
-    named = cgroup.named(machine.name, version)
+    version = await cgroup.find_version(site)
+    named = cgroup.name_group(machine.name, version)
     own = await _existing((named.cpuacct, named.memory), site)
     if own or not isinstance(machine, ContainedMachine):
         return own

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.machines import kept
+from nearmetal.lab.machines import registry
 from nearmetal.system.files import replace_file
 
 _GUESTS = "nearmetal-guest"
@@ -15,7 +15,7 @@ _GUESTS = "nearmetal-guest"
 def options() -> Mapping[str, str]:
     """The lab's key and the pinned host key, and nothing of the user's own configuration."""
     keys = Paths.default().state / "keys"
-    known = kept.folder() / "known_hosts"
+    known = registry.folder() / "known_hosts"
     if not _is_newer(known, keys / "host"):
         replace_file(known, f"{_GUESTS} {lab_keys(Paths.default().state).host.public.decode()}\n".encode())
     return {

@@ -16,7 +16,7 @@ Root = Literal["/run", "/tmp", "/var/tmp"]
 _REMOVE = 'rm -rf -- "/run/$1"-* "/tmp/$1"-* "/var/tmp/$1"-*'
 
 
-def path(name: str, root: Root, use: str) -> str:
+def name_scratch(name: str, root: Root, use: str) -> str:
     """The file or folder of a machine of that name for one use. Pure.
 
     Where anybody may write, what lies there may be somebody else's: remove it, and make it anew.
@@ -24,6 +24,6 @@ def path(name: str, root: Root, use: str) -> str:
     return f"{root}/{name}-{use}"
 
 
-async def remove(name: str, there: Commands) -> None:
+async def remove_scratch(name: str, there: Commands) -> None:
     """All that a machine of that name has by `path`, for any use. Idempotent. HostCannot, MachineLost."""
     await must(there, "sh", "-c", _REMOVE, "remove", name)

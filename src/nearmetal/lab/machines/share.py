@@ -4,13 +4,13 @@ from nearmetal.lab.findings import finding
 from nearmetal.model import Finding, Machine, MachineSpec, Readback, SharedFolder, Site
 
 
-def of(spec: MachineSpec) -> SharedFolder | None:
+def parse_share(spec: MachineSpec) -> SharedFolder | None:
     return SharedFolder.parse(spec.share) if spec.share else None
 
 
-async def findings(spec: MachineSpec, site: Site) -> list[Finding]:
+async def check_share(spec: MachineSpec, site: Site) -> list[Finding]:
     """Whether the host has what a machine is to see; nothing to tell without a share."""
-    wanted = of(spec)
+    wanted = parse_share(spec)
     if wanted is None:
         return []
     is_there = (await site.exec(["test", "-d", wanted.source])).status == 0
@@ -20,7 +20,7 @@ async def findings(spec: MachineSpec, site: Site) -> list[Finding]:
 
 async def verify(machine: Machine, spec: MachineSpec) -> Readback:
     """Whether it is mounted in the machine, and as it should be."""
-    wanted = of(spec)
+    wanted = parse_share(spec)
     if wanted is None:
         return Readback()
     mounts = (await machine.exec(["cat", "/proc/mounts"])).text

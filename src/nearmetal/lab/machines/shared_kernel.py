@@ -33,7 +33,7 @@ class SharedKernelMachine(Commands, ABC):
         shared = handle.shared
         self.address = port.address if port else shared.address if shared else ""
         self.interface = shared.interface if shared else network.INSIDE
-        self.peer = network.peer(port)
+        self.peer = network.name_peer(port)
         self.first = FirstProcess.in_ledger(handle)
         self.boot_id = self.first.boot_id(site)
 
@@ -51,10 +51,10 @@ class SharedKernelMachine(Commands, ABC):
         return MachineLost("its first process is gone", self.name)
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put(self, content, path, mode)
+        await lab_machine.put_file(self, content, path, mode)
 
     async def get(self, path: str) -> bytes:
-        return await lab_machine.get(self, path)
+        return await lab_machine.read_file(self, path)
 
     async def reboot(self) -> None:
         raise HostCannot(
@@ -70,13 +70,13 @@ class SharedKernelMachine(Commands, ABC):
         # What was killed keeps its group, and the group its figures, until somebody has noticed.
         await self.first.require(self.site, self.name)
         try:
-            return await cgroup.cost(await self.group(), self.site, self.first.pid)
+            return await cgroup.read_group_cost(await self.group(), self.site, self.first.pid)
         except HostCannot:
             await self.first.require(self.site, self.name)
             raise
 
 
-async def isolation_found(machine: MachineSpec, site: Site) -> list[Finding]:
+async def check_isolation(machine: MachineSpec, site: Site) -> list[Finding]:
     """Whether its last CPU can be one that its kernel keeps free; nothing to tell where that is not asked for.
 
     A kernel that others run on is not booted for a machine: what it was booted with is what there is.

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from nearmetal import units
 from nearmetal.cpu_lists import show
 from nearmetal.lab import probe
+from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.changes.ethtool import FEATURES
 from nearmetal.lab.changes.kinds import GRUB_DROP_IN, arguments_in
 from nearmetal.lab.mock import probe_output
@@ -62,6 +63,12 @@ def _said(text: str) -> Completed:
     return Completed(status=0, stdout=text.encode())
 
 
+def _saved(call: Call) -> Completed:
+    """Of a program that has changed the machine, which is kept so."""
+    call.world.save(call.state)
+    return Completed(status=0)
+
+
 def _refused(text: str, status: int = 1) -> Completed:
     return Completed(status=status, stderr=text.encode())
 
@@ -79,11 +86,8 @@ def noisy(state: State, what: str) -> float:
 
 
 async def _true(call: Call) -> Completed:
-    return Completed(status=0)
-
-
-async def _false(call: Call) -> Completed:
-    return Completed(status=1)
+    """Also `false`, and what has nothing to do here, as `mkdir`."""
+    return Completed(status=int(call.argv[0] == "false"))
 
 
 async def _cat(call: Call) -> Completed:
@@ -123,8 +127,7 @@ async def _grep(call: Call) -> Completed:
 async def _rm(call: Call) -> Completed:
     for path in call.argv[1:]:
         call.state["files"].pop(path, None)
-    call.world.save(call.state)
-    return Completed(status=0)
+    return _saved(call)
 
 
 async def _sleep(call: Call) -> Completed:
@@ -165,8 +168,7 @@ async def _sysctl(call: Call) -> Completed:
     if name not in sysctls:
         return _refused(f"sysctl: cannot stat /proc/sys/{name}: No such file or directory")
     sysctls[name] = value
-    call.world.save(call.state)
-    return Completed(status=0)
+    return _saved(call)
 
 
 async def _ethtool(call: Call) -> Completed:
@@ -179,15 +181,13 @@ async def _ethtool(call: Call) -> Completed:
     if not free:
         return _refused("Could not change any device features", 1)
     features.update(free)
-    call.world.save(call.state)
-    return Completed(status=0)
+    return _saved(call)
 
 
 async def _update_grub(call: Call) -> Completed:
     drop_in = _file(call, GRUB_DROP_IN) or b""
     call.state["boot_loader"] = arguments_in(drop_in.decode()).split()
-    call.world.save(call.state)
-    return Completed(status=0)
+    return _saved(call)
 
 
 async def serve(call: Call) -> Completed:
@@ -292,7 +292,7 @@ async def _facts(call: Call) -> Completed:
         "kernel": {
             "release": "6.1-mock",
             "version": "#1",
-            "architecture": "x86_64",
+            "architecture": X86_64.machine,
             "command_line": " ".join(state["running_arguments"]),
             "boot_id": state["boot_id"],
         },
@@ -358,7 +358,7 @@ def _option(words: Sequence[str], name: str) -> str | None:
 
 PROGRAMS: Mapping[str, Program] = {
     "true": _true,
-    "false": _false,
+    "false": _true,
     "cat": _cat,
     "grep": _grep,
     "mkdir": _true,

@@ -40,14 +40,14 @@ Ends = tuple[Port, Port]
 """A server's port and a client's."""
 
 
-def bridge(link: LinkSpec, role: str) -> str | None:
+def choose_bridge(link: LinkSpec, role: str) -> str | None:
     """Where the port of a machine of this role hangs; None for one that is patched to its other end."""
     if link.switch == "direct" or (link.is_shaped and link.each and role == "client"):
         return None
     return network.FAR_BRIDGE if link.is_shaped and role == "client" else network.BRIDGE
 
 
-def shaper(link: LinkSpec, kernel_has: frozenset[str]) -> Shaper:
+def choose_shaper(link: LinkSpec, kernel_has: frozenset[str]) -> Shaper:
     """What shapes a link like this in a kernel with these queueing disciplines. Pure."""
     if not link.is_shaped:
         return "none"
@@ -60,7 +60,7 @@ def shaper(link: LinkSpec, kernel_has: frozenset[str]) -> Shaper:
     return "htb" if only_rate and "htb" in kernel_has else "relay"
 
 
-def discipline(link: LinkSpec, by: Shaper, end: str) -> list[list[str]]:
+def build_discipline(link: LinkSpec, by: Shaper, end: str) -> list[list[str]]:
     """The commands of `tc` that shape what leaves a wire at this end. Pure."""
     root = ["qdisc", "add", "dev", end, "root"]
     if by in ("tbf", "htb"):
@@ -92,7 +92,7 @@ def _netem_limit(link: LinkSpec) -> int:
     return _LONGEST_QUEUE + math.ceil(link.rate / 8 * longest_delay / _FRAME)
 
 
-def relay(link: LinkSpec, seed: int) -> list[str]:
+def build_relay(link: LinkSpec, seed: int) -> list[str]:
     """The options of `nearmetal-probe link`. Pure."""
     words = ["--seed", str(seed)]
     for name, given in (("delay", link.delay), ("jitter", link.jitter)):
@@ -150,13 +150,13 @@ class Link:
             made = "tuntap add dev {0} mode tap\nlink set {0} mtu {2} txqueuelen {1} up\n"
             await self._batch("".join(made.format(end, _TAP_QUEUE, self._mtu) for end in (near, far)))
             self._taps += (near, far)
-            await self._relay(near, far, cpus, relay(self._spec, self._seed + number))
+            await self._relay(near, far, cpus, build_relay(self._spec, self._seed + number))
             return near, far
         await self._batch(f"link add {near} mtu {self._mtu} type veth peer name {far} mtu {self._mtu}\n")
         for end in (near, far):
             # What has yet to be cut into frames would count as one, and pass as one.
             await self._in_namespace("ethtool", "-K", end, "tso", "off", "gso", "off", "gro", "off")
-            for words in discipline(self._spec, self.by, end):
+            for words in build_discipline(self._spec, self.by, end):
                 await self._in_namespace("tc", *words)
         await self._batch(f"link set {near} up\nlink set {far} up\n")
         return near, far
@@ -172,10 +172,10 @@ class Link:
             raise NotProvisioned(f"the relay ended: {_last_words(ended)}", self.handle.name)
 
     async def _batch(self, lines: str) -> None:
-        await network.batch(self._site, self._namespace, lines)
+        await network.run_batch(self._site, self._namespace, lines)
 
     async def _patch(self, one: str, other: str) -> None:
-        await network.patch(one, other, self._namespace, self._site)
+        await network.patch_links(one, other, self._namespace, self._site)
 
     async def _in_namespace(self, *argv: str) -> bytes:
         return await must(self._site, "ip", "netns", "exec", self._namespace, *argv)
@@ -214,21 +214,21 @@ class Link:
         for running in self._relays:
             await running.stop()
         self._relays.clear()
-        await remove(self.handle, self._site)
+        await remove_link(self.handle, self._site)
 
 
 def _last_words(ended: Completed) -> str:
     return ended.complaint[-300:] or f"status {ended.status}"
 
 
-async def lay(
+async def lay_link(
     switch: str, spec: LinkSpec, ends: Sequence[Ends], cpus: str, site: Site, ledger: Recorder, *, seed: int
 ) -> Link:
     """Join servers and clients in the namespace of a switch. HostCannot with what the kernel lacks.
 
     `seed` is of a relay's lots, of which frame is lost, late or ahead; netem draws its own.
     """
-    by = shaper(spec, await disciplines(site)) if spec.is_shaped else "none"
+    by = choose_shaper(spec, await find_disciplines(site)) if spec.is_shaped else "none"
     wires = len(ends) if spec.switch == "direct" or spec.each else 1
     handle = Handle(kind=KIND, name=f"{switch}-link", site=site.name, data={"namespace": switch, "wires": wires})
     ledger.creating(handle)
@@ -237,15 +237,15 @@ async def lay(
     return link
 
 
-async def remove(handle: Handle, site: Site) -> None:
+async def remove_link(handle: Handle, site: Site) -> None:
     """Take the wires out. Idempotent; a relay has died with whoever laid it, and patches go with their ports."""
-    if await network.exists(handle.data["namespace"], site):
+    if await network.has_namespace(handle.data["namespace"], site):
         for number in range(handle.data["wires"]):
             for end in (f"near{number}", f"far{number}"):
                 await site.exec(["ip", "-netns", handle.data["namespace"], "link", "delete", end])
 
 
-async def disciplines(site: Site) -> frozenset[str]:
+async def find_disciplines(site: Site) -> frozenset[str]:
     """Which of netem, tbf and htb the kernel has, tried on a loopback in a namespace of its own."""
     found = set()
     for name, words in _TRIED.items():

@@ -36,46 +36,43 @@ async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
 
     That is asked before the ledger has it: what stands there is somebody else's, and is to stay.
     """
-    if await exists(name, site):
+    if await has_namespace(name, site):
         remedy = f"begin again, for another name; or, if nobody needs it: ip netns delete {name}"
         what = f"there is a network namespace {name} already, which is not this run's"
         raise HostCannot(what, site.name, remedy)
     handle = Handle(kind=KIND, name=name, site=site.name, data={})
     ledger.creating(handle)
-    await must(site, *_make_namespace(name, site))
+    if user_namespace.is_entered() and site.spec is None:
+        # `ip netns add` returns to the network that it came from, which only root of the host may.
+        await must(site, "unshare", "--net", "sh", "-c", 'exec ip netns attach "$0" $$', name)
+    else:
+        await must(site, "ip", "netns", "add", name)
     bridges = "".join(
         # A bridge learns nothing from timers: no spanning tree, and ports forward at once.
         f"link add {bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\nlink set {bridge} up\n"
         for bridge in (BRIDGE, FAR_BRIDGE)
     )
-    await batch(site, name, f"link set lo up\n{bridges}")
+    await run_batch(site, name, f"link set lo up\n{bridges}")
     return handle
 
 
-def _make_namespace(name: str, site: Site) -> list[str]:
-    if user_namespace.is_entered() and site.spec is None:
-        # `ip netns add` returns to the network that it came from, which only root of the host may.
-        return ["unshare", "--net", "sh", "-c", 'exec ip netns attach "$0" $$', name]
-    return ["ip", "netns", "add", name]
-
-
-async def batch(site: Site, namespace: str, lines: str) -> None:
+async def run_batch(site: Site, namespace: str, lines: str) -> None:
     """Lines of `ip`, without the word ip, in a namespace. HostCannot with the first that fails."""
     await must(site, "ip", "-netns", namespace, "-batch", "-", stdin=lines.encode())
 
 
-async def exists(namespace: str, site: Site) -> bool:
+async def has_namespace(namespace: str, site: Site) -> bool:
     listed = await must(site, "ip", "netns", "list")
     return namespace in (line.split()[0] for line in listed.decode().splitlines() if line)
 
 
 async def destroy_switch(handle: Handle, site: Site) -> None:
     """Idempotent. Links that stand in the namespace go with it."""
-    if await exists(handle.name, site):
+    if await has_namespace(handle.name, site):
         await must(site, "ip", "netns", "delete", handle.name)
 
 
-def port(switch: str, number: int, bridge: str | None = BRIDGE, mtu: int = MTU) -> Port:
+def make_port(switch: str, number: int, bridge: str | None = BRIDGE, mtu: int = MTU) -> Port:
     """The port of the lab's n-th machine (from 1): address, MAC and link name all follow from the number."""
     address = SUBNET[number]
     digest = hashlib.sha256(f"{switch}/{number}".encode()).digest()
@@ -91,14 +88,14 @@ def port(switch: str, number: int, bridge: str | None = BRIDGE, mtu: int = MTU) 
     )
 
 
-def namespace(port: Port) -> str:
+def name_namespace(port: Port) -> str:
     """The name of the namespace that a port's outer end stands in."""
     return port.switch.rsplit("/", 1)[1]
 
 
-def peer(port: Port | None) -> str | None:
+def name_peer(port: Port | None) -> str | None:
     """What `Machine.peer` says of a port."""
-    return f"{namespace(port)}/{port.outside}" if port else None
+    return f"{name_namespace(port)}/{port.outside}" if port else None
 
 
 def _up(port: Port) -> str:
@@ -113,7 +110,7 @@ async def plug_veth(port: Port, pid: int, site: Site) -> None:
     """
     ends = f"{port.outside} mtu {port.mtu} type veth peer name {INSIDE} mtu {port.mtu}"
     cable = f"link add {ends} address {port.mac} netns {pid}\n"
-    await batch(site, namespace(port), cable + _up(port))
+    await run_batch(site, name_namespace(port), cable + _up(port))
     lines = f"link set lo up\naddress add {port.address}/{port.prefix} dev {INSIDE}\nlink set {INSIDE} up\n"
     await must(site, *_enter(pid), "ip", "-batch", "-", stdin=lines.encode())
 
@@ -125,22 +122,22 @@ def _enter(pid: int) -> tuple[str, ...]:
 async def plug_bare(port: Port, pid: int, name: str, site: Site) -> None:
     """Lay a cable between the switch and the network namespace of a process, whose end there has no address."""
     ends = f"{port.outside} mtu {port.mtu} type veth peer name {name} mtu {port.mtu} netns {pid}"
-    await batch(site, namespace(port), f"link add {ends}\n{_up(port)}")
+    await run_batch(site, name_namespace(port), f"link add {ends}\n{_up(port)}")
     await must(site, *_enter(pid), "ip", "link", "set", name, "up")
 
 
 async def plug_tap(port: Port, site: Site) -> None:
     """A tap at the switch for a virtual machine monitor to open; it keeps existing when nobody has it open."""
-    await batch(site, namespace(port), f"tuntap add dev {port.outside} mode tap vnet_hdr\n{_up(port)}")
+    await run_batch(site, name_namespace(port), f"tuntap add dev {port.outside} mode tap vnet_hdr\n{_up(port)}")
 
 
-async def plug_moved(port: Port, device: str, site: Site) -> None:
+async def move_tap(port: Port, device: str, site: Site) -> None:
     """Take a tap of the site's own network, which somebody has open already, to the switch."""
-    await must(site, "ip", "link", "set", device, "netns", namespace(port), "name", port.outside)
-    await batch(site, namespace(port), _up(port))
+    await must(site, "ip", "link", "set", device, "netns", name_namespace(port), "name", port.outside)
+    await run_batch(site, name_namespace(port), _up(port))
 
 
-async def patch(one: str, other: str, namespace: str, site: Site) -> None:
+async def patch_links(one: str, other: str, namespace: str, site: Site) -> None:
     """Hand every frame that comes in at one link of a namespace out at the other, both ways."""
     for source, sink in ((one, other), (other, one)):
         tc = ("ip", "netns", "exec", namespace, "tc")
@@ -153,16 +150,16 @@ async def patch(one: str, other: str, namespace: str, site: Site) -> None:
 async def unplug(port: Port | None, site: Site) -> None:
     """Remove a machine's link, if it has one. Idempotent: a veth goes by itself with its machine's namespace."""
     if port:
-        await site.exec(["ip", "-netns", namespace(port), "link", "delete", port.outside])
+        await site.exec(["ip", "-netns", name_namespace(port), "link", "delete", port.outside])
 
 
-async def facing(address: str, site: Site) -> SharedNetwork:
+async def find_route(address: str, site: Site) -> SharedNetwork:
     """Where a site's own network leads to an address. HostCannot when nowhere."""
     route = json.loads(await must(site, "ip", "-json", "route", "get", address))[0]
     return SharedNetwork(address=route["prefsrc"], interface=route["dev"])
 
 
-async def holding(address: str, site: Site) -> SharedNetwork | None:
+async def find_interface(address: str, site: Site) -> SharedNetwork | None:
     """Which interface of a site's own network has this address; None when none has."""
     found = json.loads(await must(site, "ip", "-json", "address", "show", "to", address))
     interfaces = [interface["ifname"] for interface in found if interface]

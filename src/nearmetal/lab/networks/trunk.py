@@ -26,26 +26,24 @@ Tunnel = Literal["vxlan", "gre"]
 DATA_MTU = 1400
 """Bytes: 1500 less the most that a tunnel takes (70), and room for an underlay that is itself a tunnel (1450)."""
 
-_INSIDE = "trunk"
-"""The end's name in the lab's namespace, with the number of its tunnel; without one in ledgers of earlier versions."""
 _PORT = 4789
 """UDP, of VXLAN (RFC 7348)."""
 _ETHERNET, _VXLAN, _UDP, _GRE = 14, 8, 8, 8
 """Bytes of headers; GRE's with its key."""
 
 
-def overhead(tunnel: Tunnel, address: str) -> int:
+def count_overhead(tunnel: Tunnel, address: str) -> int:
     """Bytes of a packet of the underlay that are the tunnel's own."""
     internet = 20 if ipaddress.ip_address(address).version == 4 else 40
     return internet + _ETHERNET + (_UDP + _VXLAN if tunnel == "vxlan" else _GRE)
 
 
-def number(name: str, index: int = 0) -> int:
+def make_number(name: str, index: int = 0) -> int:
     """What tells a tunnel of this lab from all others that end on one of its hosts: 24 bits, never 0."""
     return (int.from_bytes(hashlib.sha256(name.encode()).digest()[:3], "big") + index) % 2**24 or 2**23
 
 
-def device(tunnel: Tunnel, name: str, identity: int, near: str, far: str) -> str:
+def build_device(tunnel: Tunnel, name: str, identity: int, near: str, far: str) -> str:
     """The words of `ip link` that make an end. Pure."""
     family = ipaddress.ip_address(far).version
     if tunnel == "vxlan":
@@ -72,12 +70,12 @@ class End:
         return f"{self.site.name} {self.interface} {self.address}"
 
 
-async def ends(servers: Site, clients: Site) -> tuple[End, End]:
+async def find_ends(servers: Site, clients: Site) -> tuple[End, End]:
     """How two hosts reach each other. HostCannot when they do not, or are one and the same."""
     known = {servers.name: servers.underlay, clients.name: clients.underlay}
     for site, other in ((servers, clients), (clients, servers)):
         if known[site.name] is None:
-            known[site.name] = (await _route(site, str(known[other.name])))["prefsrc"]
+            known[site.name] = (await network.find_route(str(known[other.name]), site)).address
     addresses = str(known[servers.name]), str(known[clients.name])
     if addresses[0] == addresses[1]:
         both = f"{servers.name} and {clients.name} are both reached as {addresses[0]}"
@@ -87,17 +85,12 @@ async def ends(servers: Site, clients: Site) -> tuple[End, End]:
 
 
 async def _end(site: Site, own: str, other: str) -> End:
-    interface = (await _route(site, other))["dev"]
+    interface = (await network.find_route(other, site)).interface
     links = json.loads(await must(site, "ip", "-json", "link", "show", "dev", interface))
     return End(site, own, interface, int(links[0]["mtu"]))
 
 
-async def _route(site: Site, address: str) -> dict[str, Any]:
-    routes = json.loads(await must(site, "ip", "-json", "route", "get", address))
-    return dict(routes[0])
-
-
-async def lacking(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
+async def check_trunk(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
     """Whether two sites can be joined, with the first reason why not."""
     what = f"a trunk from {servers.name} to {clients.name}"
     try:
@@ -105,8 +98,8 @@ async def lacking(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
             if not await kernel_has(tunnel, site):
                 remedy = 'set link.tunnel = "vxlan"' if tunnel == "gre" else "modprobe vxlan"
                 return finding(what, False, f"the kernel of {site.name} has no {tunnel}", remedy)
-        for end in await ends(servers, clients):
-            needed = DATA_MTU + overhead(tunnel, end.address)
+        for end in await find_ends(servers, clients):
+            needed = DATA_MTU + count_overhead(tunnel, end.address)
             if end.mtu < needed:
                 detail = f"packets to it may have {end.mtu} bytes from {end.site.name}, and {tunnel} takes {needed}"
                 return finding(what, False, detail, "raise the MTU of the network between the hosts")
@@ -117,7 +110,7 @@ async def lacking(tunnel: Tunnel, servers: Site, clients: Site) -> Finding:
 
 async def kernel_has(tunnel: Tunnel, site: Site) -> bool:
     """Tried in a namespace that ends with the trial."""
-    words = device(tunnel, "tried", 1, "127.0.0.1", "127.0.0.2").split()
+    words = build_device(tunnel, "tried", 1, "127.0.0.1", "127.0.0.2").split()
     return (await site.exec(["unshare", "--net", "ip", *words])).status == 0
 
 
@@ -132,7 +125,7 @@ class PlacedEnd:
 
     @property
     def inside(self) -> str:
-        return _name_inside(self.handle)
+        return str(self.handle.data["inside"])
 
     async def read(self) -> Mapping[str, Any] | None:
         """What the kernel says of it; None if it is gone."""
@@ -198,7 +191,7 @@ class Trunk:
         values = {
             "by": self._tunnel,
             "mtu": DATA_MTU,
-            "overhead": max(overhead(self._tunnel, one.end.address) for one in ends),
+            "overhead": max(count_overhead(self._tunnel, one.end.address) for one in ends),
             "ends": {name: ", ".join(those) for name, those in addresses.items()},
             # Through which interfaces a packet goes from a client's host to the servers'.
             "ways": {far.end.site.name: f"{far.end.described} > {near.end.described}" for near, far in self._pairs},
@@ -218,7 +211,7 @@ def judge_ends(links: LinksRead, values: Mapping[str, Any]) -> Readback:
     return Readback(values=values, ok=not fault, reason=fault)
 
 
-async def lay(
+async def lay_trunk(
     name: str,
     tunnel: Tunnel,
     pairs: Sequence[tuple[End, End]],
@@ -235,19 +228,19 @@ async def lay(
         of_tunnel = []
         for side, (end, other) in enumerate((both, both[::-1])):
             made, namespace = f"{name}-t{2 * index + side}", namespaces[end.site.name]
-            handle = hold(made, namespace, f"{_INSIDE}{index}", end.site, ledger)
+            handle = note_link(made, namespace, f"trunk{index}", end.site, ledger)
             six = "6" if tunnel == "vxlan" and ":" in end.address else ""  # as iproute2 calls them
             known = {"mtu": DATA_MTU, "master": bridge, f"local{six}": end.address, f"remote{six}": other.address}
             of_tunnel.append(one := PlacedEnd(end, handle, known))
             moved = f"link set {made} mtu {DATA_MTU} netns {namespace} name {one.inside}"
-            made_of = device(tunnel, made, number(name, index), end.address, other.address)
+            made_of = build_device(tunnel, made, make_number(name, index), end.address, other.address)
             await must(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
-            await network.batch(end.site, namespace, f"link set {one.inside} master {bridge} up\n")
+            await network.run_batch(end.site, namespace, f"link set {one.inside} master {bridge} up\n")
         placed.append((of_tunnel[0], of_tunnel[1]))
     return Trunk(tunnel, placed)
 
 
-def hold(made: str, namespace: str, inside: str, site: Site, ledger: Recorder) -> Handle:
+def note_link(made: str, namespace: str, inside: str, site: Site, ledger: Recorder) -> Handle:
     """Have it in the ledger that a link of this name is made on a site and moved to the lab's namespace there."""
     data = {"namespace": namespace, "device": made, "inside": inside}
     handle = Handle(kind=KIND, name=made, site=site.name, data=data)
@@ -255,12 +248,8 @@ def hold(made: str, namespace: str, inside: str, site: Site, ledger: Recorder) -
     return handle
 
 
-def _name_inside(handle: Handle) -> str:
-    return str(handle.data.get("inside", _INSIDE))
-
-
-async def remove(handle: Handle, site: Site) -> None:
+async def remove_end(handle: Handle, site: Site) -> None:
     """Take one end out, wherever it stands. Idempotent."""
     await site.exec(["ip", "link", "delete", handle.data["device"]])
-    if await network.exists(handle.data["namespace"], site):
-        await site.exec(["ip", "-netns", handle.data["namespace"], "link", "delete", _name_inside(handle)])
+    if await network.has_namespace(handle.data["namespace"], site):
+        await site.exec(["ip", "-netns", handle.data["namespace"], "link", "delete", handle.data["inside"]])

@@ -32,7 +32,7 @@ async def find_interfaces(servers: Site, clients: Sequence[Site]) -> Mapping[str
     """
     found: dict[str, End] = {}
     for site in clients:
-        for end in await trunk.ends(servers, site):
+        for end in await trunk.find_ends(servers, site):
             named = end.site.spec and end.site.spec.interface
             before = found.get(end.site.name)
             if before is not None and not named and before.interface != end.interface:
@@ -51,7 +51,7 @@ async def _read_interface(end: End) -> End:
     return dataclasses.replace(end, mtu=int(link["mtu"]))
 
 
-async def lacking(servers: Site, clients: Site) -> Finding:
+async def check_underlay(servers: Site, clients: Site) -> Finding:
     """Whether machines of two sites can be joined so, with the first reason why not."""
     what = f"the network between {servers.name} and {clients.name}"
     try:
@@ -98,20 +98,22 @@ async def _describe_interface(end: End) -> Mapping[str, Any]:
     return {"name": end.interface, "mtu": end.mtu, **speed, **({"offloads": offloads} if offloads else {})}
 
 
-async def lay(name: str, ports: Sequence[tuple[Port, End]], ledger: Recorder) -> tuple[Underlay, Mapping[Port, str]]:
+async def lay_underlay(
+    name: str, ports: Sequence[tuple[Port, End]], ledger: Recorder
+) -> tuple[Underlay, Mapping[Port, str]]:
     """A place on its host's interface for each machine, and the links' names in the lab's namespaces by port.
 
     `name` is the lab's own, of 9 characters. Whoever has the names patches them to the ports.
     """
     placed, inside = [], {}
     for index, (port, end) in enumerate(ports):
-        namespace, made = network.namespace(port), f"{name}-u{index}"
-        handle = trunk.hold(made, namespace, f"own{index}", end.site, ledger)
+        namespace, made = network.name_namespace(port), f"{name}-u{index}"
+        handle = trunk.note_link(made, namespace, f"own{index}", end.site, ledger)
         link = PlacedEnd(end, handle, {"address": port.mac, "mode": "bridge"})
         placed.append(link)
         inside[port] = link.inside
         made_of = f"link add link {end.interface} name {made} type macvlan mode bridge"
         moved = f"link set {made} address {port.mac} netns {namespace} name {link.inside}"
         await must(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
-        await network.batch(end.site, namespace, f"link set {link.inside} up\n")
+        await network.run_batch(end.site, namespace, f"link set {link.inside} up\n")
     return Underlay(min(end.mtu for _, end in ports), placed), inside

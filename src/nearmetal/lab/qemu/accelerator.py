@@ -6,16 +6,17 @@ import signal
 import time
 from pathlib import Path
 
-from nearmetal.config import LIMITS
+from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import MALFORMED, HostCannot, TimedOut
-from nearmetal.lab.image import Image, newc, placed
+from nearmetal.lab.architecture import HERE
+from nearmetal.lab.image import Image, newc, transfer
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.site import must
 from nearmetal.model import Frozen, Site
 from nearmetal.system.files import replace_file
 
-from . import needs, privilege
-from .arguments import MACHINE, MICROVM, PROGRAM, common, tell_clock
+from . import least_privilege, privilege
+from .arguments import MACHINE, MICROVM, PROGRAM, build_common, tell_clock
 
 CANDIDATES = ("kvm", "tcg")
 """The best first."""
@@ -49,48 +50,49 @@ class BootProof(Frozen):
     """Seconds since the epoch to which it is believed; None: for as long as its circumstances are the same."""
 
 
-async def best(image: Image, cache: Path, site: Site, program: str = PROGRAM) -> BootProof:
+async def choose_best(image: Image, site: Site, program: str = PROGRAM) -> BootProof:
     """The best accelerator that is seen to boot a guest. HostCannot, with what was tried, when none does."""
     tried = []
     for accel in CANDIDATES:
-        proof = await proved(accel, image, cache, site, program=program)
+        proof = await find_proof(accel, image, site, program=program)
         if proof.works:
             return proof
         tried.append(f"{accel}: {proof.detail}")
     raise HostCannot(f"no accelerator boots a guest ({'; '.join(tried)})", remedy="see: nearmetal doctor")
 
 
-async def proved(
-    accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
-) -> BootProof:
+async def find_proof(accel: str, image: Image, site: Site, machine: str = MACHINE, program: str = PROGRAM) -> BootProof:
     """As found out earlier since the site booted, or within the last hour if a guest only was late; else tried now."""
-    known = _read(_file(cache, site), await _circumstances(image, site))
+    known = _read(_file(site), await _circumstances(image, site))
     name = await _name(accel, machine, program, site)
     if (found := known.get(name)) and (found.until is None or time.time() < found.until):
         return found
-    return await proved_now(accel, image, cache, site, machine, program)
+    return await renew_proof(accel, image, site, machine, program)
 
 
-async def proved_now(
-    accel: str, image: Image, cache: Path, site: Site, machine: str = MACHINE, program: str = PROGRAM
+async def renew_proof(
+    accel: str, image: Image, site: Site, machine: str = MACHINE, program: str = PROGRAM
 ) -> BootProof:
     """Tried now, and remembered instead of what was found out earlier."""
     limit = _LIMITS.get(accel, LIMITS.proof) if machine == MACHINE else _LIMIT_OF_TYPE
-    proof = await prove(accel, image, limit, site, machine, program)
+    proof = await boot_guest(accel, image, limit, site, machine, program)
     circumstances = await _circumstances(image, site)
-    file = _file(cache, site)
-    _write(file, circumstances, {**_read(file, circumstances), proof.accel: proof})
+    file = _file(site)
+    known = {**_read(file, circumstances), proof.accel: proof}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    document = {"circumstances": circumstances, "proofs": [one.model_dump(mode="json") for one in known.values()]}
+    replace_file(file, (json.dumps(document, indent=1) + "\n").encode())
     return proof
 
 
 async def _name(accel: str, machine: str, program: str, site: Site) -> str:
     """What a proof is remembered by."""
     on = "" if machine == MACHINE else f" on {machine}"
-    return f"{accel}{on}" if program == PROGRAM else f"{accel}{on} by {program}, {await version(site, program)}"
+    return f"{accel}{on}" if program == PROGRAM else f"{accel}{on} by {program}, {await read_version(site, program)}"
 
 
-def _file(cache: Path, site: Site) -> Path:
-    return cache / ("accelerators.json" if site.spec is None else f"accelerators-of-{site.name}.json")
+def _file(site: Site) -> Path:
+    return Paths.default().cache / ("accelerators.json" if site.spec is None else f"accelerators-of-{site.name}.json")
 
 
 async def _circumstances(image: Image, site: Site) -> list[str]:
@@ -98,28 +100,30 @@ async def _circumstances(image: Image, site: Site) -> list[str]:
     kernel, and so shares its proofs."""
     sums = image.manifest["sha256"]
     booted = [sums[part.name] for part in (image.kernel, image.initrd)]
-    return [await version(site), *booted, site.boot_id, privilege.SANDBOX]
+    return [await read_version(site), *booted, site.boot_id, privilege.SANDBOX]
 
 
-async def prove(
+async def boot_guest(
     accel: str, image: Image, limit: float, site: Site, machine: str = MACHINE, program: str = PROGRAM
 ) -> BootProof:
     """Boot the image's kernel on it, with an /init that says a word and powers off, within `limit` seconds."""
     name = await _name(accel, machine, program, site)
-    words = ["console=ttyS0", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
-    parts, power = await placed.parts(image, site), await needs.find(program, accel, site)
+    words = [f"console={HERE.console}", "quiet", "panic=-1", *tell_clock(await find_clock(machine, accel, site))]
+    parts, power = await transfer.place_parts(image, site), await least_privilege.find_privilege(program, accel, site)
     initrd = f"{site.state}/{_TRIED}{os.getpid()}-{os.urandom(4).hex()}"
     argv = [
         *(site.probe, "launch", *site.bound, "--open", parts.kernel, "--", "sh", "-c", _BOOT, "boot", initrd),
         *(site.probe, "launch", *site.bound, *power.launched(initrd), "--"),
-        *common(program, machine, accel, "max", 1, _MEMORY),
+        *build_common(program, machine, accel, "max", 1, _MEMORY),
         *power.arguments,
         *("-kernel", "/proc/self/fd/{file0}", "-initrd", "/proc/self/fd/9", "-append", " ".join(words)),
         *("-serial", "stdio", "-no-reboot"),
     ]
     try:
         # A later archive's file replaces an earlier one's.
-        await placed.initrd(parts.initrd, newc.archive([newc.regular("init", _INIT.encode(), 0o755)]), initrd, site)
+        await transfer.write_initrd(
+            parts.initrd, newc.archive([newc.regular("init", _INIT.encode(), 0o755)]), initrd, site
+        )
         await must(site, "chown", "--", power.owner(initrd), initrd)
         begun = time.monotonic()
         ended = await site.exec(argv, timeout=limit)
@@ -164,26 +168,31 @@ async def find_clock(machine: str, accel: str, site: Site) -> int | None:
     return round(float(rate) * 1000)
 
 
-async def offered(site: Site, program: str = PROGRAM) -> list[str]:
+async def list_offered(site: Site, program: str = PROGRAM) -> list[str]:
     listed = await site.exec([program, "-accel", "help"])
     return [line.strip() for line in listed.text.splitlines() if line and ":" not in line]
 
 
-async def machine_types(site: Site, program: str) -> list[str]:
+async def list_machine_types(site: Site, program: str) -> list[str]:
     listed = await site.exec([program, "-machine", "help"])
     return [line.split()[0] for line in listed.text.splitlines()[1:] if line.strip()]
 
 
-async def cpu_models(site: Site, program: str) -> list[str]:
-    listed = await site.exec([program, "-cpu", "help"])
-    return [words[1] for line in listed.text.splitlines() if len(words := line.split()) > 1 and words[0] == "x86"]
+async def list_cpu_models(site: Site, program: str) -> list[str]:
+    return parse_cpu_models((await site.exec([program, "-cpu", "help"])).text)
+
+
+def parse_cpu_models(listed: str) -> list[str]:
+    """The names in what `-cpu help` prints. Before QEMU 9.1 each line of one program begins with "x86". Pure."""
+    lines = listed.partition("\n\n")[0].splitlines()[1:]
+    return [line.removeprefix("x86 ").split()[0] for line in lines if line.strip()]
 
 
 _versions: dict[tuple[str, str, str], str] = {}
 """Told once by each site since it booted: asking takes as long as making a machine's disk."""
 
 
-async def version(site: Site, program: str = PROGRAM) -> str:
+async def read_version(site: Site, program: str = PROGRAM) -> str:
     key = (site.name, site.boot_id, program)
     if key not in _versions:
         _versions[key] = (await site.exec([program, "--version"])).text.partition("\n")[0]
@@ -199,9 +208,3 @@ def _read(file: Path, circumstances: list[str]) -> dict[str, BootProof]:
         return {proof["accel"]: BootProof.from_json(proof) for proof in document["proofs"]}
     except (OSError, *MALFORMED):
         return {}
-
-
-def _write(file: Path, circumstances: list[str], known: dict[str, BootProof]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    document = {"circumstances": circumstances, "proofs": [proof.model_dump(mode="json") for proof in known.values()]}
-    replace_file(file, (json.dumps(document, indent=1) + "\n").encode())

@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from nearmetal.errors import BadInput
+from nearmetal.lab.architecture import HERE
 from nearmetal.model import Port, SharedFolder
 
 from . import disk_trouble
 from .privilege import LEAST, Privilege
 
-PROGRAM: Final = "qemu-system-x86_64"
+PROGRAM: Final = HERE.qemu
 
-MACHINE: Final = "q35"
+MACHINE: Final = HERE.board
 """The machine type where a study names none."""
 MICROVM: Final = "microvm"
 """The machine type without the hardware of a PC. Emulated, it has no clock by which Linux could measure another."""
-_WITH_BUS: Final = {MICROVM: f"{MICROVM},acpi=on,pcie=on,rtc=on"}
-"""The devices of a guest are on a PCI bus, which that machine type has if asked (QEMU 5.2 and later)."""
+_OPTIONS: Final = {MICROVM: f"{MICROVM},acpi=on,pcie=on,rtc=on", "virt": "virt,gic-version=max"}
+"""The devices of a guest are on a PCI bus, which a microvm has if asked (QEMU 5.2 and later). By itself the other has
+an interrupt controller that serves eight CPUs, and that KVM offers on few hosts."""
 EXPRESS: Final = "pcie.0"
 """The first bus of a machine with PCI Express."""
 RNG: Final = "virtio-rng-pci"
@@ -60,28 +62,22 @@ _DEVICES: Final = {"virtio-net": "virtio-net-pci", "virtio-blk": "virtio-blk-pci
 _MODEL = re.compile(r"[A-Za-z0-9._-]+")
 
 KERNEL: Final = (
-    "console=ttyS0",
+    f"console={HERE.console}",
     "quiet",
     # One name for an interface whatever the bus says; the guest renames them by MAC.
     "net.ifnames=0",
     # What only costs time to boot, and no guest's user would notice: self-tests, waiting for entropy, calibration.
     "cryptomgr.notests",
     "random.trust_cpu=on",
-    "tsc=reliable",
-    "no_timer_check",
+    *HERE.kernel_words,
     "audit=0",
     # A guest starved by its host is what a study may be about; it must not be taken for a hang.
     "nowatchdog",
 )
 """The CPU's mitigations are left as they are: the guest decides by what its CPU says, as the host does."""
-EMULATED: Final[tuple[str, ...]] = ("norandmaps", "clearcpuid=141")
-"""QEMU keeps what it has translated by address: programs that lie elsewhere each time are translated each time.
-
-CPU feature 141 is `cx16`. When an interrupt follows CMPXCHG16B, QEMU 7.2 hands the kernel flags that no processor has:
-Linux 6.12 panics of them at nearly every boot. So the kernel does without; programs, which may demand it, keep it.
-"""
-PRETENDED: Final[tuple[str, ...]] = ("erms", "fsrm")
-"""By these a processor says that one instruction copies bytes fastest. An emulator copies them one by one."""
+EMULATED: Final[tuple[str, ...]] = ("norandmaps", *HERE.emulated_words)
+"""QEMU keeps what it has translated by address: programs that lie elsewhere each time are translated each time."""
+PRETENDED: Final = HERE.pretended
 
 
 @dataclass(frozen=True)
@@ -116,17 +112,17 @@ class GuestSpec:
     """The MAC that the NIC is made with, where it is another than the one by which a guest that boots finds it."""
 
 
-def command(guest: GuestSpec) -> list[str]:
+def build_command(guest: GuestSpec) -> list[str]:
     """The argument vector; `{tap0}` in it stands for the tap's descriptor, and `{file0}` for that of the first of
     `opened`. BadInput for a name that cannot be one."""
     return [
-        *common(guest.vmm, guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
+        *build_common(guest.vmm, guest.machine, guest.accel, guest.cpu_model, guest.vcpus, guest.memory),
         *guest.privilege.arguments,
         *("-name", f"{guest.name},debug-threads=on"),
         *_boot(guest),
         *_open_below(guest),
         *("-drive", _drive(guest)),
-        *("-device", f"{_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
+        *("-device", f"{name_device(guest.disk)},drive={DISK_ID}{'' if guest.kernel else ',bootindex=0'}"),
         *("-netdev", CONTROL),
         *("-device", f"virtio-net-pci,netdev=control,mac={CONTROL_MAC},romfile="),
         *(_data_network(guest, guest.port) if guest.port else ()),
@@ -155,59 +151,59 @@ def _open_below(guest: GuestSpec) -> list[str]:
 
 
 def _drive(guest: GuestSpec) -> str:
-    made = f"file={disk_file(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"
+    made = f"file={name_disk(guest.disk_format)},format={guest.disk_format},cache={guest.disk_cache}"
     layers = range(len(guest.backing))
     below = "".join(f",{'backing.' * (number + 1)}file.filename=/dev/fdset/{number}" for number in layers)
     return f"if=none,id={DISK_ID},{made}{below},werror={disk_trouble.POLICY},rerror={disk_trouble.POLICY}"
 
 
-def opened(guest: GuestSpec) -> list[str]:
+def list_opened(guest: GuestSpec) -> list[str]:
     """The files that are opened for QEMU, which it need not be allowed to open: `{file0}`, `{file1}` and so on."""
     return [*((guest.kernel,) if guest.kernel else ()), *guest.backing]
 
 
-def disk_file(disk_format: str) -> str:
+def name_disk(disk_format: str) -> str:
     """Where a guest's disk lies in the machine's folder."""
     return f"disk.{disk_format}"
 
 
-def made_disk(disk_format: str, base: str, base_format: str, file: str) -> list[str]:
+def build_disk_command(disk_format: str, base: str, base_format: str, file: str) -> list[str]:
     """The command that makes a disk of another: an overlay over it, or a raw copy, which has nothing below it."""
     if disk_format == "qcow2":
         return ["qemu-img", "create", "-q", "-f", "qcow2", "-b", base, "-F", base_format, file]
     return ["qemu-img", "convert", "-q", "-f", base_format, "-O", disk_format, base, file]
 
 
-def saved(guest: GuestSpec) -> list[str]:
+def build_saved(guest: GuestSpec) -> list[str]:
     """The argument vector of a guest that is to be saved: beside its devices, the two that a restored one needs."""
     return [
-        *command(guest),
+        *build_command(guest),
         # Its number changes with each restore, upon which the guest's kernel draws fresh random numbers.
         *("-device", "vmgenid,guid=auto"),
         *("-chardev", f"socket,id=identity,path={IDENTITY},server=on,wait=off", "-serial", "chardev:identity"),
     ]
 
 
-def restored(guest: GuestSpec) -> list[str]:
+def build_restored(guest: GuestSpec) -> list[str]:
     """The argument vector of a guest that waits for the memory of one that was started by `saved`."""
-    return [*saved(guest), "-incoming", "defer"]
+    return [*build_saved(guest), "-incoming", "defer"]
 
 
-def common(program: str, machine: str, accel: str, cpu_model: str, vcpus: int, memory: int) -> list[str]:
+def build_common(program: str, machine: str, accel: str, cpu_model: str, vcpus: int, memory: int) -> list[str]:
     """What a guest with disk and network and the one that only proves an accelerator have in common."""
     multithreaded = ",thread=multi" if accel == "tcg" else ""
     return [
         program,
         *("-no-user-config", "-nodefaults", "-display", "none"),
         *("-machine", machine_option(machine), "-accel", f"{_model(accel)}{multithreaded}"),
-        *("-cpu", ",-".join((_model(cpu_model), *withheld(accel, cpu_model)))),
+        *("-cpu", ",-".join((_model(cpu_model), *list_withheld(accel, cpu_model)))),
         *("-smp", f"cpus={vcpus},sockets=1,cores={vcpus},threads=1", "-m", f"{memory}B"),
     ]
 
 
 def machine_option(machine: str) -> str:
     """What QEMU is told of a machine type. BadInput for a name that cannot be one."""
-    return _WITH_BUS.get(machine) or _model(machine)
+    return _OPTIONS.get(machine) or _model(machine)
 
 
 def tell_clock(tsc_khz: int | None) -> list[str]:
@@ -215,7 +211,7 @@ def tell_clock(tsc_khz: int | None) -> list[str]:
     return [] if tsc_khz is None else ["tsc=reliable", f"tsc_early_khz={tsc_khz}"]
 
 
-def withheld(accel: str, cpu_model: str) -> Sequence[str]:
+def list_withheld(accel: str, cpu_model: str) -> Sequence[str]:
     """Features that a CPU is not to have; a model that is asked for by name has all of its own."""
     return PRETENDED if accel == "tcg" and cpu_model == "max" else ()
 
@@ -237,13 +233,8 @@ def kernel_command_line(guest: GuestSpec) -> str:
 def _data_network(guest: GuestSpec, port: Port) -> list[str]:
     return [
         *("-netdev", "tap,id=data,fd={tap0}"),
-        *("-device", f"{nic(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
+        *("-device", f"{name_device(guest.nic)},netdev=data,mac={guest.nic_mac or port.mac},romfile="),
     ]
-
-
-def nic(model: str) -> str:
-    """What QEMU calls a network card."""
-    return _device(model)
 
 
 def _shared(share: SharedFolder) -> list[str]:
@@ -255,7 +246,8 @@ def _shared(share: SharedFolder) -> list[str]:
     ]
 
 
-def _device(name: str) -> str:
+def name_device(name: str) -> str:
+    """What QEMU calls a device of a study's. BadInput for a name that cannot be one."""
     return _DEVICES.get(name) or _model(name)
 
 

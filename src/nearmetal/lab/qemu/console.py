@@ -53,7 +53,7 @@ class Console:
 
     async def forget(self) -> None:
         """Look from now on only at what is written later: another boot."""
-        self._begin_at(await self._size())
+        self._begin_at((await self._sizes())[0])
 
     async def look(self) -> None:
         """At what was written since the last look, or a part of it."""
@@ -84,7 +84,7 @@ class Console:
         return "\n".join(["last lines of its console:", *(f"  {line}" for line in last or ["(nothing)"])])
 
     async def _last_lines(self) -> list[str]:
-        filled = await self._lines(max(0, await self._size() - _TAIL))
+        filled = await self._lines(max(0, (await self._sizes())[0] - _TAIL))
         panics = [number for number, line in enumerate(filled) if _PANIC.decode() in line and _END not in line]
         if self._panic is not None and not panics:
             filled = await self._lines(self._panic) or filled[-LINES:]  # unless it was in the middle of a flood
@@ -99,9 +99,6 @@ class Console:
         """Those from there on that are not empty."""
         text = (await self._site.part(self._path, begin, _TAIL)).decode("utf-8", "replace")
         return [line for line in text.translate(_NO_TEXT).splitlines() if line.strip()]
-
-    async def _size(self) -> int:
-        return (await self._sizes())[0]
 
     async def _sizes(self) -> tuple[int, int]:
         """Bytes that it has, and that it takes of the disk."""

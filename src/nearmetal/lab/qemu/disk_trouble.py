@@ -15,15 +15,15 @@ _FULL: Final = "No space left on device"
 _ROOM: Final = "free space there, or set NEARMETAL_HOME to a folder that has some"
 
 
-async def first(events: AsyncIterator[Mapping[str, Any]], name: str, folder: str) -> MachineLost:
+async def wait_trouble(events: AsyncIterator[Mapping[str, Any]], name: str, folder: str) -> MachineLost:
     """Wait for the first that QEMU tells of; `folder` is the one that the guest's disk lies below."""
     async for event in events:
         if event["event"] == EVENT:
-            return lost(event["data"], name, folder)
+            return describe_loss(event["data"], name, folder)
     raise AssertionError("there are always more events")
 
 
-def lost(event: Mapping[str, Any], name: str, folder: str) -> MachineLost:
+def describe_loss(event: Mapping[str, Any], name: str, folder: str) -> MachineLost:
     """What a machine with such a disk is told as: nobody measures on. Pure."""
     reason = event.get("reason", "QEMU does not say why")
     if event.get("nospace") or reason == _FULL:

@@ -22,7 +22,18 @@ def guest_door(handle: Handle) -> Door:
             return _by_ssh(handle, argv, env, terminal)
         at, secret = f"127.0.0.1:{handle.data['agent_port']}", Paths.default().state / "keys/agent"
         by = ("--guest", handle.name)
-        return [LocalSite().probe, "ask", "--at", at, "--secret", str(secret), *by, *machine.given(env), "--", *argv]
+        return [
+            LocalSite().probe,
+            "ask",
+            "--at",
+            at,
+            "--secret",
+            str(secret),
+            *by,
+            *machine.build_variables(env),
+            "--",
+            *argv,
+        ]
 
     return Door(build_command, own_failures=_OWN_FAILURES)
 
@@ -31,7 +42,7 @@ def _by_ssh(handle: Handle, argv: Sequence[str], env: Mapping[str, str], termina
     if handle.login is None:
         raise NotProvisioned("nobody can log in to it", handle.name)
     # Ends with this connection's sshd, its parent: a program that says nothing would outlive the client otherwise.
-    inside = shlex.join(machine.launch(probe.INSIDE, argv, env, "--die-with-parent"))
+    inside = shlex.join(machine.build_words(probe.INSIDE, argv, env, "--die-with-parent"))
     return [
         *("ssh", "-F", "none", "-t" if terminal else "-T"),
         *(word for name, value in openssh.options().items() for word in ("-o", f"{name}={value}")),

@@ -34,21 +34,21 @@ chmod -R go= .
 """
 
 
-async def hand_over(folder: str, guest: GuestSpec, owner: str, site: Site) -> None:
+async def hand_folder_over(folder: str, guest: GuestSpec, owner: str, site: Site) -> None:
     """Give a guest's folder, with all that is in it, to its QEMU's user ("UID:GID") and to nobody else."""
     await must(site, "sh", "-c", _HAND_OVER, "hand-over", folder, owner, guest.kernel)
 
 
-async def take_back(folder: str, site: Site) -> None:
+async def take_folder_back(folder: str, site: Site) -> None:
     """Have what a QEMU has left in its folder for root alone."""
     await must(site, "sh", "-c", _TAKE_BACK, "take-back", folder)
 
 
-def launch(guest: GuestSpec, name: str, command: Sequence[str], site: Site, *place: str) -> list[str]:
+def build_launch(guest: GuestSpec, name: str, command: Sequence[str], site: Site, *place: str) -> list[str]:
     """The command that starts a guest's QEMU as the user of that name's, with `place`, options of `launch`."""
     return [
         *(site.probe, "launch", *site.bound, *place),
-        *(word for path in arguments.opened(guest) for word in ("--open", path)),
+        *(word for path in arguments.list_opened(guest) for word in ("--open", path)),
         *guest.privilege.launched(name),
         *("--", *command),
     ]

@@ -17,18 +17,18 @@ from nearmetal.lab import cgroup
 from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines.identity import FirstProcess
-from nearmetal.lab.machines.stillness import Stops
+from nearmetal.lab.machines.pauses import Stops
 from nearmetal.lab.networks import network
-from nearmetal.lab.reached import agent
-from nearmetal.lab.reached.answering import first_to_speak
-from nearmetal.lab.reached.reached_machine import ReachedMachine
+from nearmetal.lab.remote import agent
+from nearmetal.lab.remote.machine import ReachedMachine
+from nearmetal.lab.remote.readiness import first_to_speak
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.site import must
 from nearmetal.model import ControlGroup, Cost, Handle, Running, SharedFolder, Site
 
 from . import arguments, monitor, template
 from .console import Console
-from .spinning import Spinning
+from .livelock import Spinning
 
 LOOPBACK = "127.0.0.1"
 _PORTS = ("ssh_port", "agent_port")
@@ -51,20 +51,17 @@ exec mount -t 9p -o trans=virtio,version=9p2000.L,msize=524288,cache=none,ro "$1
 """
 
 
-async def forwarded(handle: Handle, site: Site) -> Mapping[str, int]:
+async def forward_ports(handle: Handle, site: Site) -> Mapping[str, int]:
     """The ports of our own loopback that lead into the guest, wherever it is, by their names in the handle.
 
     NotProvisioned when it was never whole.
     """
     if handle.hardware is None:
         raise NotProvisioned("its creation was interrupted", handle.name)
-    missing = [name for name in _PORTS if name not in handle.data]
-    if missing:
-        raise NotProvisioned("it was made by an earlier nearmetal, which knew no agent", handle.name)
     return {name: await site.forward(handle.data[name]) for name in _PORTS}
 
 
-async def withdraw(handle: Handle, site: Site) -> None:
+async def withdraw_ports(handle: Handle, site: Site) -> None:
     for name in _PORTS:
         if name in handle.data:
             await site.withdraw(handle.data[name])
@@ -88,7 +85,7 @@ class Guest(ReachedMachine):
             site=site,
             owned=True,
             address=port.address if port else "",
-            peer=network.peer(port),
+            peer=network.name_peer(port),
             **reach,
         )
         self.accel = hardware.accel
@@ -111,7 +108,7 @@ class Guest(ReachedMachine):
             await super().connect()
             await self._settle_in_time()
         except NotProvisioned as error:
-            said = await template.last_words(self._running) if self._running else None
+            said = await template.find_last_words(self._running) if self._running else None
             what = f"{error.what}: {said}" if said else error.what
             raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name, self.remedy) from None
         if self._mtu != network.MTU:
@@ -139,7 +136,7 @@ class Guest(ReachedMachine):
 
     async def _is_running(self) -> bool:
         if self.site.spec is not None and self._running is not None:
-            return await template.last_words(self._running) is None  # costs nothing there
+            return await template.find_last_words(self._running) is None  # costs nothing there
         if self._process:
             return await self._process.is_alive(self.site)
         for folder in self._group.folders if self._group else ():
@@ -164,7 +161,7 @@ class Guest(ReachedMachine):
             return None if await self._is_running() else "it has ended"
 
         with contextlib.suppress(EOFError, OSError, QMPError, MachineError):
-            async with monitor.connected(self.site, self._folder, LIMITS.command, ended) as qemu:
+            async with monitor.open_monitor(self.site, self._folder, LIMITS.command, ended) as qemu:
                 self.lose(await qemu.trouble(self.name, self.site.state))
 
     async def _until_ended(self) -> None:
@@ -225,7 +222,7 @@ class Guest(ReachedMachine):
             if self._process:
                 return Cost(cpu_seconds=await self._process.read_cpu_time(self.site), memory_bytes=None)
             assert self._group is not None
-            return await cgroup.cost(self._group, self.site)
+            return await cgroup.read_group_cost(self._group, self.site)
         except HostCannot:
             if not await self._is_running():
                 raise self.lost() from None

@@ -9,7 +9,7 @@ import base64
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from nearmetal.config import LIMITS
@@ -43,35 +43,32 @@ exec {probe.INSIDE} awake --port /dev/ttyS1
 Ended = Callable[[], Awaitable[str | None]]
 
 
-def again(port: Port | None) -> str:
+def restore_mac(port: Port | None) -> str:
     """What gives a restored guest its MAC back when it boots for itself."""
     return f"exec ip link set {network.INSIDE} address {port.mac}\n" if port else ""
 
 
-async def waiting(site: Site, folder: str, ended: Ended) -> None:
+async def wait_ready(site: Site, folder: str, ended: Ended) -> None:
     """Return when the guest can be saved: it is up, and waits to be told. NotProvisioned."""
     await _talk(site, folder, b"", "awake.waiting.v1", LIMITS.boot, ended)
 
 
-async def tell(name: str, secret: bytes, port: Port | None, site: Site, folder: str, ended: Ended) -> None:
+async def tell_identity(name: str, secret: bytes, port: Port | None, site: Site, folder: str, ended: Ended) -> None:
     """Tell a guest that was just restored who it is, where, and the time; return when it is so. NotProvisioned.
 
     `secret` is what its agent knows from then on.
     """
-    said = json.dumps({**_identity(name, secret, port), "time_ns": time.time_ns()}) + "\n"
-    answer = await _talk(site, folder, said.encode(), "awake.v1", LIMITS.command, ended)
-    if answer["problem"]:
-        raise NotProvisioned(f"the restored guest could not become what it was told to be: {answer['problem']}")
-
-
-def _identity(name: str, secret: bytes, port: Port | None) -> Mapping[str, Any]:
     place = port and {"interface": network.INSIDE, "mac": port.mac, "address": port.address, "prefix": port.prefix}
-    return {
+    said = {
         "hostname": name[:63],
         "entropy": base64.b64encode(os.urandom(ENTROPY)).decode(),
         "secret": base64.b64encode(secret).decode(),
         "network": place,
+        "time_ns": time.time_ns(),
     }
+    answer = await _talk(site, folder, json.dumps(said).encode() + b"\n", "awake.v1", LIMITS.command, ended)
+    if answer["problem"]:
+        raise NotProvisioned(f"the restored guest could not become what it was told to be: {answer['problem']}")
 
 
 async def _talk(site: Site, folder: str, said: bytes, expected: str, limit: float, ended: Ended) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import difflib
 from collections.abc import Sequence
 
-from nearmetal.config import Paths
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.findings import finding
 from nearmetal.model import Finding, MachineSpec, Site
@@ -13,13 +12,13 @@ from . import accelerator, arguments
 _REMEDY = f'set machine.board = "{arguments.MACHINE}", or leave it out'
 
 
-async def findings(machine_type: str, machine: MachineSpec, accel: str, site: Site) -> list[Finding]:
+async def check_machine_type(machine_type: str, machine: MachineSpec, accel: str, site: Site) -> list[Finding]:
     """Of the default nothing is in question: the accelerator was seen to boot a guest on it."""
     program = machine.vmm or arguments.PROGRAM
     if machine_type == arguments.MACHINE and program == arguments.PROGRAM:
         return []
     what = f"machine type {machine_type}"
-    known = await accelerator.machine_types(site, program)
+    known = await accelerator.list_machine_types(site, program)
     if machine_type not in known:
         near = difflib.get_close_matches(machine_type, known, n=1)
         remedy = f"set it to {near[0] if near else arguments.MACHINE!r}; `{program} -machine help` lists all"
@@ -27,12 +26,12 @@ async def findings(machine_type: str, machine: MachineSpec, accel: str, site: Si
     problem = await _misfit(machine_type, machine, site)
     if problem or machine.brings_image:
         return [finding(what, problem is None, problem or "", _REMEDY)]
-    image, cache = lab_machine.image(machine.image), Paths.default().cache
-    proof = await accelerator.proved(accel, image, cache, site, machine_type, program)
+    image = lab_machine.find_image(machine.image)
+    proof = await accelerator.find_proof(accel, image, site, machine_type, program)
     return [Finding(what=what, ok=proof.works, detail=proof.detail, remedy="" if proof.works else _REMEDY)]
 
 
-async def express(machine_type: str, site: Site) -> Finding:
+async def check_express(machine_type: str, site: Site) -> Finding:
     """Whether it has PCI Express, where guests made by libvirt have their control network."""
     refused = await try_devices(arguments.PROGRAM, machine_type, [f"{arguments.RNG},bus={arguments.EXPRESS}"], site)
     return finding(f"machine type {machine_type}", refused is None, "it has no PCI Express", _REMEDY)
@@ -43,7 +42,7 @@ async def _misfit(machine_type: str, machine: MachineSpec, site: Site) -> str | 
     program = machine.vmm or arguments.PROGRAM
     if await try_devices(program, machine_type, [arguments.RNG], site) is not None:
         return "it has no PCI bus, on which a guest's devices are"
-    refused = await try_devices(program, machine_type, [f"{arguments.nic(machine.nic)},romfile="], site)
+    refused = await try_devices(program, machine_type, [f"{arguments.name_device(machine.nic)},romfile="], site)
     return None if refused is None else f"it has no place for the NIC {machine.nic}: {refused}"
 
 

@@ -11,6 +11,7 @@ from qemu.qmp import ConnectError, ExecuteError, QMPClient, QMPError
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
+from nearmetal.lab.architecture import HERE
 from nearmetal.lab.site import must
 from nearmetal.model import CpuModel, Hardware, Site, VirtualDisk
 
@@ -30,8 +31,7 @@ CACHES: Final = {
     "unsafe": (True, False, True),
 }
 """Cache mode to what it stands for: a write cache that the guest sees, around the host's page cache, flushes ignored
-(qemu-system-x86_64(1), -drive cache=)."""
-_CPU_TYPE: Final = "-x86_64-cpu"
+(qemu-system(1), -drive cache=)."""
 
 _PATIENCE = LIMITS.command
 """Seconds for an answer; a QEMU that was stopped gives none."""
@@ -70,8 +70,8 @@ class Monitor:
         (first, *_) = await self._cpus()
         type_name: Any = await self._ask("qom-get", {"path": first["qom-path"], "property": "type"})
         defined: Any = await self._ask("query-cpu-definitions")
-        lacking = next((one["unavailable-features"] for one in defined if one["typename"] == type_name), ())
-        return CpuModel(name=str(type_name).removesuffix(_CPU_TYPE), lacking=tuple(lacking))
+        lacking = next((one.get("unavailable-features", ()) for one in defined if one["typename"] == type_name), ())
+        return CpuModel(name=str(type_name).removesuffix(HERE.cpu_type), lacking=tuple(lacking))
 
     async def version(self) -> str:
         """Such as "7.2.22 (Debian 1:7.2+dfsg-7)"."""
@@ -106,11 +106,11 @@ class Monitor:
     async def forwarded(self) -> dict[str, int]:
         """The ports on this host's loopback that lead to the guest's SSH server and its agent, as handles keep them."""
         answer = str(await self._ask("human-monitor-command", {"command-line": "info usernet"}))
-        return {"ssh_port": forwarded_port(answer, SSH_PORT), "agent_port": forwarded_port(answer, AGENT_PORT)}
+        return {"ssh_port": find_port(answer, SSH_PORT), "agent_port": find_port(answer, AGENT_PORT)}
 
     async def trouble(self, name: str, folder: str) -> MachineLost:
         """Wait until the host cannot write or read the guest's disk: for ever, as a rule."""
-        return await disk_trouble.first(self._client.events, name, folder)
+        return await disk_trouble.wait_trouble(self._client.events, name, folder)
 
     async def go(self) -> None:
         await self._ask("cont")
@@ -154,7 +154,7 @@ class Monitor:
             raise MachineLost(f"QEMU did not answer {command!r} within {_PATIENCE:g} s") from None
 
 
-def forwarded_port(usernet: str, inside: int) -> int:
+def find_port(usernet: str, inside: int) -> int:
     """From what `info usernet` says. ToolFailed when it forwards nothing to that port of the guest."""
     for outside, port in _FORWARD.findall(usernet):
         if int(port) == inside:
@@ -162,7 +162,7 @@ def forwarded_port(usernet: str, inside: int) -> int:
     raise ToolFailed(f"QEMU forwards nothing to the guest's port {inside}: {usernet.strip()[-300:]!r}")
 
 
-async def pin(site: Site, threads: Sequence[int], cpus: Sequence[int]) -> dict[int, int]:
+async def pin_threads(site: Site, threads: Sequence[int], cpus: Sequence[int]) -> dict[int, int]:
     """Each vCPU on a CPU of its own where there are as many; the pairs that were pinned."""
     if len(threads) != len(cpus):
         return {}
@@ -172,7 +172,7 @@ async def pin(site: Site, threads: Sequence[int], cpus: Sequence[int]) -> dict[i
 
 
 @asynccontextmanager
-async def connected(
+async def open_monitor(
     site: Site, folder: str, limit: float, ended: Callable[[], Awaitable[str | None]]
 ) -> AsyncIterator[Monitor]:
     """The monitor of the QEMU whose folder this is, as soon as it listens.

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.findings import finding
 from nearmetal.lab.image.disk import find_other_file
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys
 from nearmetal.lab.site import must
 from nearmetal.model import Finding, Machine, MachineSpec, Port, Provision, Site
@@ -42,7 +43,7 @@ _ROOTS: Mapping[str, str] = {
 """Type of a root partition to the architecture that it is for (the Discoverable Partitions Specification)."""
 
 
-async def findings(machine: MachineSpec, provision: Provision | None, site: Site) -> list[Finding]:
+async def check_image(machine: MachineSpec, provision: Provision | None, site: Site) -> list[Finding]:
     """What keeps an image of the user's from being booted here; nothing where the machine is made of ours."""
     if not machine.brings_image:
         return []
@@ -97,10 +98,12 @@ async def _bootable(path: str, site: Site) -> Finding:
         return finding(what, False, _reads(other), _ONE_FILE)
     checked = await site.exec(["qemu-img", "check", "-q", "-f", kind, path]) if kind == "qcow2" else None
     if checked and checked.status != 0:
-        said = first_of(checked.complaint or checked.text)
+        said = shorten_problems(checked.complaint or checked.text)
         return finding(what, False, f"it is damaged: {said}", "get it anew, and compare its checksum")
-    problem = problem_of(await _head(path, kind, site))
-    return finding(what, problem is None, problem or "", "use an image for x86-64 that a BIOS boots, with cloud-init")
+    problem = find_problem(await _head(path, kind, site))
+    return finding(
+        what, problem is None, problem or "", f"use an image for {X86_64.title} that a BIOS boots, with cloud-init"
+    )
 
 
 _ONE_FILE = "if the guest may read that, make one file of both: qemu-img convert -O qcow2"
@@ -110,7 +113,7 @@ def _reads(other: str) -> str:
     return f"it is not all in one file: the guest would read {other}"
 
 
-def first_of(said: str) -> str:
+def shorten_problems(said: str) -> str:
     """The first of the problems that qemu-img tells, which may be thousands, and how many there are besides. Pure."""
     lines = [line.removeprefix("qemu-img: ") for line in said.splitlines() if line.strip()]
     if not lines:
@@ -126,7 +129,7 @@ async def _head(path: str, kind: str, site: Site) -> bytes:
         return file.read_bytes()
 
 
-def problem_of(head: bytes) -> str | None:
+def find_problem(head: bytes) -> str | None:
     """Why a disk that begins so does not boot on a PC, as far as can be told; None when nothing speaks against it."""
     if len(head) < 2 * _SECTOR or head[510:512] != b"\x55\xaa":
         return "it is no disk: it has no partition table"
@@ -147,7 +150,7 @@ def _partition_types(head: bytes) -> list[str]:
     return [str(uuid.UUID(bytes_le=kind)) for kind in kinds if len(kind) == 16 and any(kind)]
 
 
-async def parts(path: str, site: Site) -> Parts:
+async def find_parts(path: str, site: Site) -> Parts:
     """The image as what a guest is made of: it brings its kernel. HostCannot when it is another one since the check."""
     info = json.loads(await must(site, "qemu-img", "info", "--output=json", path))
     if other := find_other_file(info):
@@ -155,18 +158,18 @@ async def parts(path: str, site: Site) -> Parts:
     return Parts(kernel="", initrd="", disk=path, disk_format=info["format"])
 
 
-def described(path: str) -> str:
+def describe_image(path: str) -> str:
     """For the record, the file as it is now: another one of that name is another system."""
     written = datetime.fromtimestamp(Path(path).stat().st_mtime, UTC)
     return f"{path} of {written.isoformat(timespec='seconds')}"
 
 
-async def settled(machine: Machine) -> None:
+async def wait_settled(machine: Machine) -> None:
     """Wait until cloud-init has come to its end, well or not: it would be measured otherwise."""
     await machine.exec(["cloud-init", "status", "--wait"], timeout=BOOT)
 
 
-def seed(name: str, port: Port | None, keys: LabKeys) -> dict[str, bytes]:
+def make_seed(name: str, port: Port | None, keys: LabKeys) -> dict[str, bytes]:
     """The files of the NoCloud source. JSON is YAML."""
     documents: dict[str, Any] = {
         "meta-data": {"instance-id": name, "local-hostname": name[:63]},

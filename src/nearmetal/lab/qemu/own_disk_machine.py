@@ -6,6 +6,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe
+from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.ssh import ssh_machine as ssh
 from nearmetal.model import Handle, Running, Site
@@ -17,8 +18,8 @@ from .guest import LOOPBACK, Guest
 class OwnDiskMachine(Guest, ssh.SshMachine):
     boot_limit = own_disk.BOOT
     remedy = (
-        "use an image in which cloud-init and an SSH server start by themselves, for x86-64 and a BIOS; how far it "
-        "came is seen where its kernel writes to the first serial line (console=ttyS0)"
+        f"use an image in which cloud-init and an SSH server start by themselves, for {X86_64.title} and a BIOS; how "
+        f"far it came is seen where its kernel writes to the first serial line (console={X86_64.console})"
     )
 
     def __init__(self, handle: Handle, site: Site, ports: Mapping[str, int], running: Running | None) -> None:
@@ -27,11 +28,11 @@ class OwnDiskMachine(Guest, ssh.SshMachine):
         super().__init__(handle, site, running, endpoint=endpoint)
 
     async def settle(self) -> None:
-        await own_disk.settled(self)
+        await own_disk.wait_settled(self)
         await probe.ensure(self)
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """The guest ends with us, and so does what runs in it: `env` then does, at half of the probe's cost."""
         if "=" in argv[0]:
             raise BadInput(f"{argv[0]!r} cannot be the name of a program in a guest", self.name, "leave out the '='")
-        return lab_machine.by_env(argv, env)
+        return lab_machine.build_env(argv, env)

@@ -23,11 +23,12 @@ from typing import Final, Never
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.image import Image, kernel, modules, newc
 from nearmetal.lab.image.build import sha256
 from nearmetal.lab.image.modules import Tree
-from nearmetal.lab.image.placed import Parts
 from nearmetal.lab.image.recipe import Modules, ModuleSet
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.site import must
 from nearmetal.model import Site
 from nearmetal.system.files import refuse_irregular
@@ -68,15 +69,7 @@ class _Found:
         return self.content[:4] == _ELF
 
 
-@dataclass(frozen=True)
-class _UnpackedKernel:
-    found: _Found
-    elf: bytes
-    banner: str
-    tree: Tree
-
-
-async def exchange(parts: Parts, named: str | None, image: Image, site: Site) -> Parts:
+async def exchange_kernel(parts: Parts, named: str | None, image: Image, site: Site) -> Parts:
     """A guest's parts with the kernel that a study names. HostCannot, with the remedy, if no guest can boot it."""
     if named is None:
         return parts
@@ -103,12 +96,14 @@ def _prepare(named: str, image: Image, running: str) -> Path:
     tree = _read_tree(found)
     folder = Paths.default().cache / "kernels" / _hash(found, tree, image)[:32]
     if not (folder / "kernel.json").exists():
-        unpacked = _unpack(found, tree)
-        _require(unpacked)
+        elf = _unpack(found)
+        _require(found, tree, elf)
+        # The first one in the file is for version strings of its own, without the number of its build.
+        banner = _read_banner(elf, found.file)[0].decode("utf-8", "replace").rstrip()
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            _write(unpacked, image, Path(work))
-            Path(work, "kernel.json").write_text(json.dumps({"release": found.release, "banner": unpacked.banner}))
+            _write(found, tree, elf, image, Path(work))
+            Path(work, "kernel.json").write_text(json.dumps({"release": found.release, "banner": banner}))
             folder.mkdir(exist_ok=True)
             for name in ("vmlinux", "initrd", "kernel.json"):  # the last one says that all are there
                 Path(work, name).replace(folder / name)
@@ -144,7 +139,7 @@ def _find(named: str, running: str) -> _Found:
     elif named.startswith("/"):
         file = Path(named)
     else:
-        other = lab_machine.image(named)
+        other = lab_machine.find_image(named)
         return _read(other.kernel, [other.root / "usr/lib/modules"])
     return _read(file, [file.parent.parent / "lib/modules", Path("/lib/modules")])
 
@@ -169,26 +164,23 @@ def _read(file: Path, places: Iterable[Path]) -> _Found:
 
 
 def _refuse(file: Path) -> Never:
-    raise HostCannot("this is no Linux kernel for x86-64", str(file), "name a vmlinuz or vmlinux")
+    raise HostCannot(f"this is no Linux kernel for {X86_64.title}", str(file), "name a vmlinuz or vmlinux")
 
 
 def _read_banner(elf: bytes, file: Path) -> re.Match[bytes]:
     return _BANNER.search(elf) or _refuse(file)
 
 
-def _unpack(found: _Found, tree: Tree) -> _UnpackedKernel:
+def _unpack(found: _Found) -> bytes:
     try:
-        elf = found.content if found.is_elf else kernel.vmlinux(found.content, str(found.file))
+        return found.content if found.is_elf else kernel.find_vmlinux(found.content, str(found.file))
     except ToolFailed as error:
-        raise HostCannot(error.what, str(found.file), "name a Linux kernel for x86-64: vmlinuz or vmlinux") from None
-    # The first one in the file is for version strings of its own, without the number of its build.
-    banner = _read_banner(elf, found.file)[0].decode("utf-8", "replace").rstrip()
-    return _UnpackedKernel(found, elf, banner, tree)
+        remedy = f"name a Linux kernel for {X86_64.title}: vmlinuz or vmlinux"
+        raise HostCannot(error.what, str(found.file), remedy) from None
 
 
-def _require(unpacked: _UnpackedKernel) -> None:
+def _require(found: _Found, tree: Tree, elf: bytes) -> None:
     """HostCannot for a kernel that lacks what every guest of the lab needs."""
-    found, tree, elf = unpacked.found, unpacked.tree, unpacked.elf
     lacking = [name for name in _NEEDED if name not in tree.files and not _is_built_in(name, tree, elf)]
     if lacking:
         of = f"in {found.modules}" if found.modules else f"(there is no /lib/modules/{found.release})"
@@ -212,12 +204,11 @@ def _read_tree(found: _Found) -> Tree:
     return modules.parse(listed, (found.modules / "modules.builtin").read_text("utf-8"))
 
 
-def _write(unpacked: _UnpackedKernel, image: Image, work: Path) -> None:
-    found, tree = unpacked.found, unpacked.tree
-    is_entered = any(note in unpacked.elf for note in _PVH)
-    (work / "vmlinux").write_bytes(unpacked.elf if is_entered else found.content)
+def _write(found: _Found, tree: Tree, elf: bytes, image: Image, work: Path) -> None:
+    is_entered = any(note in elf for note in _PVH)
+    (work / "vmlinux").write_bytes(elf if is_entered else found.content)
     wanted = _leave_known(Modules.of_recipe(), tree)
-    files = {"modules.json": (modules.listed(tree, wanted, f"/{_PLACE}"), 0o644)}
+    files = {"modules.json": (modules.list_modules(tree, wanted, f"/{_PLACE}"), 0o644)}
     if found.modules is not None:
         for name in tree.ordered(wanted.early):
             files[f"{_PLACE}/{tree.files[name]}"] = (_read_module(found.modules, tree.files[name]), 0o644)
@@ -268,7 +259,7 @@ def _read_module(folder: Path, path: str) -> bytes:
             content = gzip.decompress(content)
         case "zst":
             content = kernel.decompress_by("zstd", content, str(file))
-    return modules.unsigned(content)
+    return modules.strip_signature(content)
 
 
 def _find_module(folder: Path, path: str) -> tuple[Path, str]:

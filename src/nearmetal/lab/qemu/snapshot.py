@@ -88,13 +88,13 @@ def find(key: str) -> Snapshot | None:
     return snapshot if whole else None
 
 
-def used() -> AbstractAsyncContextManager[None]:
+def use_snapshots() -> AbstractAsyncContextManager[None]:
     """As long as it takes, none is removed. Waits while another process makes or removes one."""
     return _locked(shared=True)
 
 
 @asynccontextmanager
-async def making() -> AsyncIterator[None]:
+async def lock_making() -> AsyncIterator[None]:
     """As long as it takes, nobody else makes, uses or removes one. What nobody can use any more is removed."""
     async with _locked(shared=False):
         await asyncio.to_thread(_tidy, KEPT - 1)
@@ -102,7 +102,7 @@ async def making() -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def unfinished(key: str, image: Path) -> AsyncIterator[Snapshot]:
+async def make_snapshot(key: str, image: Path) -> AsyncIterator[Snapshot]:
     """A folder to make a snapshot in, of a guest whose disk lies over this image's; kept when nothing was raised.
 
     Only for who is `making`.
@@ -119,7 +119,7 @@ async def unfinished(key: str, image: Path) -> AsyncIterator[Snapshot]:
         await asyncio.to_thread(shutil.rmtree, made.folder, ignore_errors=True)
 
 
-def kept() -> list[int]:
+def list_sizes() -> list[int]:
     """Of each that somebody can use, the bytes that it occupies."""
     if not os.access(folder(), os.R_OK | os.X_OK):
         return []
@@ -168,7 +168,7 @@ def _version(program: Path) -> list[int]:
     return [found.st_size, found.st_mtime_ns]
 
 
-def touch(snapshot: Snapshot) -> None:
+def note_use(snapshot: Snapshot) -> None:
     """Note that it is used."""
     os.utime(snapshot.manifest)
 

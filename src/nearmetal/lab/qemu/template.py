@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import shutil
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,11 @@ from typing import Any, Final
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import probe
-from nearmetal.lab.image import Image, placed
+from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.image.initrd import seed_archive
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys
-from nearmetal.lab.reached import agent
+from nearmetal.lab.remote import agent
 from nearmetal.lab.site import must
 from nearmetal.model import Running, Site
 
@@ -37,13 +38,13 @@ _ALONE: Final = ("unshare", "--net", "sh", "-c", f'{_MAKE_NETWORK} && exec "$0" 
 _TAP: Final = "/proc/self/ns/net:data"
 
 
-def of(guest: GuestSpec) -> GuestSpec:
+def describe_template(guest: GuestSpec) -> GuestSpec:
     """The guest to save for one that was ordered."""
     port = identity.NOBODY if guest.port else None
     return replace(guest, name=_NAME, port=port)
 
 
-def restored(guest: GuestSpec, saved: Snapshot) -> GuestSpec:
+def describe_restored(guest: GuestSpec, saved: Snapshot) -> GuestSpec:
     """What QEMU restores for a guest that was ordered: the NIC is the one that was saved, and so is its MAC."""
     guest = replace(guest, backing=(str(saved.disk), *guest.backing))
     if guest.port is None:
@@ -52,11 +53,11 @@ def restored(guest: GuestSpec, saved: Snapshot) -> GuestSpec:
     return replace(guest, port=guest.port.model_copy(update={"mac": found_by}), nic_mac=identity.NOBODY.mac)
 
 
-def key(guest: GuestSpec, image: Image, keys: LabKeys) -> str:
+def find_key(guest: GuestSpec, image: Image, keys: LabKeys) -> str:
     """What stands for everything that the saved memory depends on."""
     disk, qemu = image.disk.stat(), Path(shutil.which(guest.vmm) or "/").stat()
     facts: dict[str, Any] = {
-        "command": arguments.saved(of(guest)),
+        "command": arguments.build_saved(describe_template(guest)),
         "kernel": guest.kernel,
         "listen": identity.LISTEN,
         "qemu": [qemu.st_size, qemu.st_mtime_ns],
@@ -75,16 +76,16 @@ def _host_cpu() -> list[str]:
     return [line for line in lines if line.partition("\t")[0] in wanted]
 
 
-async def provided(guest: GuestSpec, image: Image, parts: Parts, keys: LabKeys, site: Site) -> Snapshot:
+async def provide_snapshot(guest: GuestSpec, image: Image, parts: Parts, keys: LabKeys, site: Site) -> Snapshot:
     """The snapshot for a guest, made now where there is none. HostCannot where it cannot be."""
-    wanted = key(guest, image, keys)
+    wanted = find_key(guest, image, keys)
     if found := snapshot.find(wanted):
         return found
-    async with snapshot.making():
+    async with snapshot.lock_making():
         if found := snapshot.find(wanted):
             return found  # another process made it while we waited
-        async with snapshot.unfinished(wanted, image.disk) as unfinished:
-            await _make(of(guest), parts, keys, unfinished, site)
+        async with snapshot.make_snapshot(wanted, image.disk) as unfinished:
+            await _make(describe_template(guest), parts, keys, unfinished, site)
     made = snapshot.find(wanted)
     if made is None:
         raise ToolFailed("the snapshot was made but is not whole", str(snapshot.folder()))
@@ -94,12 +95,17 @@ async def provided(guest: GuestSpec, image: Image, parts: Parts, keys: LabKeys, 
 async def _make(guest: GuestSpec, parts: Parts, keys: LabKeys, unfinished: Snapshot, site: Site) -> None:
     initrd = unfinished.folder / arguments.INITRD
     try:
-        await must(site, *arguments.made_disk("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
-        await placed.initrd(parts.initrd, seed_archive(seed(keys, _NAME, True, identity.LISTEN)), str(initrd), site)
-        await files.hand_over(str(unfinished.folder), guest, guest.privilege.owner(_NAME), site)
-        await _with_qemu(arguments.saved(guest), guest, unfinished, site, _save)
-        await _with_qemu(arguments.restored(guest), guest, unfinished, site, _try)
-        await files.take_back(str(unfinished.folder), site)
+        await must(site, *arguments.build_disk_command("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
+        await transfer.write_initrd(
+            parts.initrd, seed_archive(make_seed(keys, _NAME, True, identity.LISTEN)), str(initrd), site
+        )
+        await files.hand_folder_over(str(unfinished.folder), guest, guest.privilege.owner(_NAME), site)
+        async with _start_qemu(arguments.build_saved(guest), guest, unfinished, site) as (qemu, running):
+            await _save(unfinished, qemu, running, site)
+        # Not every device that QEMU saves can it restore: one that cannot be had back is no snapshot.
+        async with _start_qemu(arguments.build_restored(guest), guest, unfinished, site) as (qemu, running):
+            await load(unfinished, qemu, running)
+        await files.take_folder_back(str(unfinished.folder), site)
     except (MachineError, ToolFailed, HostCannot) as error:
         if remedy := disk_trouble.find_remedy(error):
             raise HostCannot(f"no guest can be saved: {error.what}", str(snapshot.folder()), remedy) from None
@@ -111,39 +117,29 @@ async def _make(guest: GuestSpec, parts: Parts, keys: LabKeys, unfinished: Snaps
     shutil.rmtree(unfinished.folder / arguments.SOCKETS)
 
 
-async def _with_qemu(
-    command: list[str],
-    guest: GuestSpec,
-    unfinished: Snapshot,
-    site: Site,
-    work: Callable[[Snapshot, Running, Site], Awaitable[None]],
-) -> None:
+@asynccontextmanager
+async def _start_qemu(
+    command: list[str], guest: GuestSpec, unfinished: Snapshot, site: Site
+) -> AsyncIterator[tuple[Monitor, Running]]:
     place = ("--chdir", str(unfinished.folder), *(("--tap", _TAP) if guest.port else ()))
-    launched = files.launch(guest, _NAME, command, site, *place)
+    launched = files.build_launch(guest, _NAME, command, site, *place)
     running = await site.spawn([*_ALONE, *launched])
+    ended = partial(find_last_words, running)
     try:
-        await work(unfinished, running, site)
+        async with monitor.open_monitor(site, str(unfinished.folder), LIMITS.command, ended) as qemu:
+            yield qemu, running
     finally:
         await running.stop()
 
 
-async def _try(unfinished: Snapshot, running: Running, site: Site) -> None:
-    """Not every device that QEMU saves can it restore: one that cannot be had back is no snapshot."""
-    ended = partial(last_words, running)
-    async with monitor.connected(site, str(unfinished.folder), LIMITS.command, ended) as qemu:
-        await load(unfinished, qemu, running)
-
-
-async def _save(unfinished: Snapshot, running: Running, site: Site) -> None:
-    folder, ended = str(unfinished.folder), partial(last_words, running)
-    async with monitor.connected(site, folder, LIMITS.command, ended) as qemu:
-        (thread, *_) = await qemu.threads()
-        unfinished.program.symlink_to(Path(f"/proc/{thread}/exe").readlink())
-        await qemu.go()
-        await _unless_full(qemu, identity.waiting(site, folder, ended))
-        await qemu.halt()
-        with unfinished.memory.open("wb") as memory:
-            await qemu.save(memory, LIMITS.boot)
+async def _save(unfinished: Snapshot, qemu: Monitor, running: Running, site: Site) -> None:
+    (thread, *_) = await qemu.threads()
+    unfinished.program.symlink_to(Path(f"/proc/{thread}/exe").readlink())
+    await qemu.go()
+    await _unless_full(qemu, identity.wait_ready(site, str(unfinished.folder), partial(find_last_words, running)))
+    await qemu.halt()
+    with unfinished.memory.open("wb") as memory:
+        await qemu.save(memory, LIMITS.boot)
 
 
 async def _unless_full(qemu: Monitor, booting: Coroutine[Any, Any, None]) -> None:
@@ -166,11 +162,11 @@ async def load(saved: Snapshot, qemu: Monitor, running: Running) -> None:
         with saved.memory.open("rb") as memory:
             await qemu.load(memory, LIMITS.command)
     except (MachineLost, ToolFailed) as error:
-        said = await last_words(running, _PARTING) or error.what
+        said = await find_last_words(running, _PARTING) or error.what
         raise NotProvisioned(f"its snapshot {saved.folder} cannot be restored: {said}") from None
 
 
-def seed(keys: LabKeys, name: str, logins: bool, start: str | None = None) -> dict[str, tuple[bytes, int]]:
+def make_seed(keys: LabKeys, name: str, logins: bool, start: str | None = None) -> dict[str, tuple[bytes, int]]:
     """What a guest is given at its boot, by name and with its permissions; `start` is what its shell runs at once.
 
     `logins`: it lets people in by SSH, for which it starts a server.
@@ -185,7 +181,7 @@ def seed(keys: LabKeys, name: str, logins: bool, start: str | None = None) -> di
     return files
 
 
-async def last_words(running: Running, within: float = 0) -> str | None:
+async def find_last_words(running: Running, within: float = 0) -> str | None:
     """What QEMU said when it ended; None when it goes on for so many seconds."""
     try:
         ended = await running.wait(within)

@@ -1,6 +1,6 @@
 """More arguments of QEMU than nearmetal's own: which of them leave alone what a study holds. Pure.
 
-A list of those that do, since QEMU has hundreds (qemu-system-x86_64(1)): any other might move the clock, the network,
+A list of those that do, since QEMU has hundreds (qemu-system(1)): any other might move the clock, the network,
 the disk or the CPUs of a guest, or how it is watched, and no reading back would show it.
 """
 
@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from nearmetal.errors import BadInput
+from nearmetal.lab.architecture import HERE
 
 WHERE: Final = "machine.vmm_arguments"
 
 _OF_A_KEY: Final = {
     "-m": "machine.memory",
     "-smp": "machine.vcpus",
-    "-cpu": "machine.cpu_model; one feature of it by -global, as in max-x86_64-cpu.avx2=off",
+    "-cpu": f"machine.cpu_model; one feature of it by -global, as in max{HERE.cpu_type}.pmu=off",
     "-accel": "machine.accel",
     "-enable-kvm": "machine.accel",
     "-kernel": "machine.kernel",

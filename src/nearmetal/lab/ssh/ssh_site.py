@@ -166,10 +166,10 @@ class SshSite(SshCommands):
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         # Who has the probe launch something has told it how to end; and words in braces are for that launch alone.
         if self.probe and list(argv[:2]) != [self.probe, "launch"]:
-            return lab_machine.launch_on(self, argv, env)
+            return lab_machine.build_launch(self, argv, env)
         if "--clear-env" in argv[: argv.index("--") if "--" in argv else 0]:
             return list(argv)  # which is `launch` too: `env` would be one more program to start
-        return lab_machine.by_env(argv, env)
+        return lab_machine.build_env(argv, env)
 
     async def close(self) -> None:
         """Let go of it; what still runs there ends."""
@@ -181,7 +181,7 @@ class SshSite(SshCommands):
             await connection.wait_closed()
 
     async def part(self, path: str, begin: int, most: int) -> bytes:
-        return await lab_machine.part(self, path, begin, most)
+        return await lab_machine.read_part(self, path, begin, most)
 
     async def forward(self, port: int) -> int:
         if port not in self._forwarded:

@@ -28,7 +28,7 @@ _COMPRESSION: Final = 1
 """Most of it is a file system: what more effort saves in bytes, it costs many times in seconds."""
 
 
-def seed(image: Image, authorized: bytes) -> Mapping[str, tuple[bytes, int]]:
+def make_seed(image: Image, authorized: bytes) -> Mapping[str, tuple[bytes, int]]:
     """What belongs in /run/nearmetal of a guest that finds its own address; `authorized` is who may log in as root.
 
     Busybox, which holds the DHCP client, is the one of the image's initial RAM disk: the image itself has none.
@@ -42,7 +42,7 @@ def seed(image: Image, authorized: bytes) -> Mapping[str, tuple[bytes, int]]:
     }
 
 
-def write(image: Image, out: Path) -> None:
+def write_box(image: Image, out: Path) -> None:
     """Write the box to a file. BadInput where there is one already, HostCannot where it cannot be written."""
     unfinished = out.with_name(f".unfinished-{secrets.token_hex(4)}-{out.name}")
     try:
@@ -60,7 +60,7 @@ def write(image: Image, out: Path) -> None:
 
 def _pack(image: Image, file: io.BufferedIOBase) -> None:
     key = asyncssh.generate_private_key("ssh-ed25519", comment=f"box of {image.name} {image.digest[:12]}")
-    guest = seed_archive(seed(image, key.export_public_key("openssh")))
+    guest = seed_archive(make_seed(image, key.export_public_key("openssh")))
     made = int(image.made.timestamp())
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=_COMPRESSION) as box:
         described = {"provider": "libvirt", "format": "qcow2", "virtual_size": int(disk.SIZE.removesuffix("G"))}

@@ -16,7 +16,7 @@ from nearmetal.model import HostSpec
 Address = IPv4Address | IPv6Address
 
 
-def problem(login: VagrantLogin, data: Address | None) -> HostCannot | None:
+def find_problem(login: VagrantLogin, data: Address | None) -> HostCannot | None:
     """What speaks against measuring a machine that is reached so; None when nothing does. Pure."""
     if login.by_command:
         what = "it is reached by a ProxyCommand, and nothing says how its address is"
@@ -28,7 +28,7 @@ def problem(login: VagrantLogin, data: Address | None) -> HostCannot | None:
     return None
 
 
-async def way(login: VagrantLogin, data: Address | None) -> HostSpec:
+async def find_way(login: VagrantLogin, data: Address | None) -> HostSpec:
     """How one logs in from now on. The host key that is shown now is the only one that is accepted later.
 
     HostCannot when nothing answers, or none of the keys is accepted.
@@ -46,7 +46,7 @@ async def way(login: VagrantLogin, data: Address | None) -> HostSpec:
     raise refused
 
 
-async def boot_id(way: HostSpec) -> str:
+async def read_boot_id(way: HostSpec) -> str:
     """Which boot of the machine one logs in to. HostCannot when that cannot be known."""
     connection = await log_in(way, way.ssh)
     try:

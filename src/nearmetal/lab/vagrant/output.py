@@ -17,7 +17,6 @@ _LINE = re.compile(
     r",(?P<data>.*)"
 )
 _COMMA = "%!(VAGRANT_COMMA)"
-_BREAKS = re.compile(r"\\([nr])")
 _ENOUGH = 700
 """Characters of an explanation that are passed on."""
 
@@ -49,40 +48,37 @@ class VagrantLogin:
     """Whether the way there is a command of its own."""
 
 
-def lines(output: bytes) -> list[OutputLine]:
+def parse_lines(output: bytes) -> list[OutputLine]:
     found = []
     for text in output.decode("utf-8", "replace").split("\n"):
         if match := _LINE.fullmatch(text.rstrip("\r")):
-            data = tuple(_plain(one) for one in match["data"].split(","))
-            found.append(OutputLine(match["machine"], match["kind"], data))
+            data = match["data"].replace(r"\n", "\n").replace(r"\r", "").split(",")
+            plain = tuple(one.replace(_COMMA, ",") for one in data)
+            found.append(OutputLine(match["machine"], match["kind"], plain))
     return found
 
 
-def _plain(data: str) -> str:
-    return _BREAKS.sub(lambda found: {"n": "\n", "r": ""}[found[1]], data).replace(_COMMA, ",")
-
-
-def machines(told: Sequence[OutputLine]) -> Mapping[str, MachineStatus]:
+def parse_machines(told: Sequence[OutputLine]) -> Mapping[str, MachineStatus]:
     """By name, in the order of the Vagrantfile: from what `vagrant status` says."""
     providers = {line.machine: line.data[0] for line in told if line.kind == "provider-name"}
     states = {line.machine: line.data[0] for line in told if line.kind == "state"}
     return {name: MachineStatus(providers.get(name, ""), state) for name, state in states.items() if name}
 
 
-def refusal(told: Sequence[OutputLine]) -> tuple[str, str] | None:
+def find_refusal(told: Sequence[OutputLine]) -> tuple[str, str] | None:
     """The class of the error that a command ended with, and what Vagrant says about it; None where it says none."""
     for line in told:
         if line.kind == "error-exit":
-            return line.data[0].rpartition("::")[2], shortened(",".join(line.data[1:]))
+            return line.data[0].rpartition("::")[2], shorten(",".join(line.data[1:]))
     return None
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """An explanation as one line."""
     return " ".join(text.split())[:_ENOUGH]
 
 
-def login(told: Sequence[OutputLine]) -> VagrantLogin:
+def parse_login(told: Sequence[OutputLine]) -> VagrantLogin:
     """From what `vagrant ssh-config` says. ToolFailed when that is no way to log in."""
     text = "\n".join(line.data[0] for line in told if line.kind == "ssh-config")
     words: dict[str, list[str]] = {}

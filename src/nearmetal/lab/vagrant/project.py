@@ -65,20 +65,19 @@ class Project:
     def by_hand(self, *argv: str) -> str:
         return _typed(self.folder, *argv)
 
-    async def machines(self) -> Mapping[str, MachineStatus]:
-        """All machines of the Vagrantfile. HostCannot with what Vagrant says of it."""
-        return output.machines(await self._run("status", limit=LOOK))
+    async def machines(self, *, when_free: bool = False) -> Mapping[str, MachineStatus]:
+        """All machines of the Vagrantfile. HostCannot with what Vagrant says of it.
 
-    async def machines_when_free(self) -> Mapping[str, MachineStatus]:
-        """The same after another Vagrant is done with them, because even to look at a machine it is locked."""
-        return output.machines(await self._run_when_free("status", limit=LOOK))
+        `when_free`: after another Vagrant is done with them, because even to look at a machine it is locked.
+        """
+        return output.parse_machines(await (self._run_when_free if when_free else self._run)("status", limit=LOOK))
 
     async def up(self, machine: str, is_provisioned: bool) -> None:
         """Returns when it runs, and a new one is provisioned."""
         await self._run("up", *(() if is_provisioned else ("--no-provision",)), machine, limit=UP)
 
     async def login(self, machine: str) -> VagrantLogin:
-        return output.login(await self._run("ssh-config", machine, limit=LOOK))
+        return output.parse_login(await self._run("ssh-config", machine, limit=LOOK))
 
     async def halt(self, machine: str) -> None:
         await self._run_when_free("halt", machine, limit=DOWN)
@@ -125,8 +124,8 @@ class Project:
             raise VagrantError("", what, self.folder) from None
         except MachineError as error:
             raise VagrantError("", error.what, self.folder) from None
-        told = output.lines(ended.stdout)
+        told = output.parse_lines(ended.stdout)
         if ended.status != 0:
-            kind, what = output.refusal(told) or ("", output.shortened(ended.stderr.decode("utf-8", "replace")))
+            kind, what = output.find_refusal(told) or ("", output.shorten(ended.stderr.decode("utf-8", "replace")))
             raise VagrantError(kind, what or f"`vagrant {argv[0]}` ended with status {ended.status}", self.folder)
         return told

@@ -19,12 +19,12 @@ _SHOWN = 20
 """Names of machines that are told."""
 
 
-def mark(name: str) -> str:
+def describe_borrower(name: str) -> str:
     """Who borrows a machine, for whoever finds it."""
     return f"{name} ({getpass.getuser()} on {socket.gethostname()})"
 
 
-async def found(api: Vsphere, name: str) -> VsphereMachine:
+async def find_machine(api: Vsphere, name: str) -> VsphereMachine:
     """The machine of this name, which may have folders before it. HostCannot when there is none, or another one."""
     names = await api.names()
     called = [one for one, its in names.items() if machines.is_called(its, name)]
@@ -41,9 +41,9 @@ async def found(api: Vsphere, name: str) -> VsphereMachine:
     return seen
 
 
-async def clone_of(api: Vsphere, template: VsphereMachine, name: str, loan: Loan) -> VsphereMachine:
+async def make_clone(api: Vsphere, template: VsphereMachine, name: str, loan: Loan) -> VsphereMachine:
     """A clone, marked, off. Its card is still the template's."""
-    change = machines.change(template.shape, loan.given, loan.mark).model_copy(update={"nic": ""})
+    change = machines.find_change(template.shape, loan.given, loan.mark).model_copy(update={"nic": ""})
     return await _must_see(api, await api.clone(template.reference, name, change))
 
 
@@ -64,7 +64,7 @@ async def borrow(api: Vsphere, seen: VsphereMachine, loan: Loan) -> VsphereMachi
 async def start(api: Vsphere, machine: VsphereMachine, loan: Loan) -> None:
     """A machine that was configured as it was asked for. HostCannot when it is not so."""
     await api.start(machine.reference)
-    differs = machines.differences((await _must_see(api, machine.reference)).shape, loan.given)
+    differs = machines.list_differences((await _must_see(api, machine.reference)).shape, loan.given)
     if differs:
         raise HostCannot(f"it was not made as asked: {'; '.join(differs)}", machine.name)
 
@@ -76,12 +76,12 @@ async def _must_see(api: Vsphere, reference: str) -> VsphereMachine:
     return seen
 
 
-async def told_address(api: Vsphere, machine: VsphereMachine) -> str:
+async def wait_address(api: Vsphere, machine: VsphereMachine) -> str:
     """What its tools tell, as soon as they do."""
     until = asyncio.get_running_loop().time() + ADDRESS
     while True:
         seen = await _must_see(api, machine.reference)
-        address = machines.address_of(seen.addresses)
+        address = machines.choose_address(seen.addresses)
         if address is not None:
             return address
         if seen.power != "on":
@@ -108,7 +108,7 @@ async def give_back(api: Vsphere, now: VsphereMachine, loan: Loan, leave: Callab
 
     HostCannot while it runs for somebody else, and once for what somebody else has changed.
     """
-    way = machines.back(loan, now)
+    way = machines.plan_return(loan, now)
     if way is None:
         return
     if way.runs:

@@ -68,7 +68,7 @@ class Reconfiguration(Frozen):
     """"" takes it away."""
 
 
-def asked(spec: MachineSpec, found: Shape) -> Shape:
+def choose_shape(spec: MachineSpec, found: Shape) -> Shape:
     """What a machine has to be for a study."""
     fits = found.cores == 0 or spec.vcpus % found.cores == 0
     return Shape(
@@ -79,13 +79,13 @@ def asked(spec: MachineSpec, found: Shape) -> Shape:
     )
 
 
-def change(now: Shape, then: Shape, mark: str) -> Reconfiguration:
+def find_change(now: Shape, then: Shape, mark: str) -> Reconfiguration:
     """What makes the one of the other."""
     differs = {key: value for key, value in then.model_dump().items() if getattr(now, key) != value}
     return Reconfiguration(**differs, mark=mark)
 
 
-def differences(found: Shape, wanted: Shape) -> list[str]:
+def list_differences(found: Shape, wanted: Shape) -> list[str]:
     """In words, what is not as wanted."""
     words = {"vcpus": "{} vCPUs", "cores": "{} cores a socket", "memory": "{} MiB of memory", "nic": "a card {}"}
     return [
@@ -100,13 +100,13 @@ def is_called(name: str, wanted: str) -> bool:
     return wanted in (name, unquote(name))
 
 
-def address_of(addresses: Sequence[str]) -> str | None:
+def choose_address(addresses: Sequence[str]) -> str | None:
     """The one to reach it by, of those that its tools tell: of IPv4 before IPv6. None while there is none."""
     usable = [one for one in map(ip_address, addresses) if not (one.is_link_local or one.is_loopback)]
     return next((str(one) for one in sorted(usable, key=lambda one: one.version)), None)
 
 
-def wishes(spec: MachineSpec) -> Iterator[Finding]:
+def check_wishes(spec: MachineSpec) -> Iterator[Finding]:
     """Whether a study asks for what can be had of any machine of vSphere's."""
     yield finding(
         f"{spec.memory} bytes of memory",
@@ -128,7 +128,7 @@ def wishes(spec: MachineSpec) -> Iterator[Finding]:
         yield finding(f"machine.{key}", not getattr(spec, key), text, f"leave {key} out for machines of vSphere's")
 
 
-def objections(
+def list_objections(
     seen: VsphereMachine, spec: MachineSpec, provision: Provision, is_cloned: bool, has_address: bool
 ) -> list[Finding]:
     """Whether this machine can be used in this way, or cloned."""
@@ -159,7 +159,7 @@ def objections(
             f"{seen.mark} has borrowed it",
             f"wait until that ends, or put it right there: nearmetal clean; else remove its setting {MARK}",
         ),
-        _power(seen, asked(spec, seen.shape), provision),
+        _power(seen, choose_shape(spec, seen.shape), provision),
     ]
 
 
@@ -185,7 +185,7 @@ def _power(seen: VsphereMachine, wanted: Shape, provision: Provision) -> Finding
         return finding(name, seen.power == "off", "it is running, and it is yours", _STOP + use)
     if seen.power == "off":
         return finding(name, False, "it is off", 'set provision = "boot": it is started, and stopped afterwards')
-    differs = differences(seen.shape, wanted)
+    differs = list_differences(seen.shape, wanted)
     return finding(name, provision == "restart" or not differs, f"it runs with {'; '.join(differs)}", _STOP)
 
 
@@ -215,7 +215,7 @@ class Return:
     """What somebody else has changed meanwhile, in words: it is theirs."""
 
 
-def back(loan: Loan, now: VsphereMachine) -> Return | None:
+def plan_return(loan: Loan, now: VsphereMachine) -> Return | None:
     """None for a machine that is not on this loan: it was never changed, or has been put back."""
     if now.mark != loan.mark:
         return None

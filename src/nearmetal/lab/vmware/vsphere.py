@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.vmware import described
+from nearmetal.lab.vmware import conversion
 from nearmetal.lab.vmware.account import Account
 from nearmetal.lab.vmware.session import PAUSE, Session
 from nearmetal.lab.vmware.vmware_machine import Power, Reconfiguration, VsphereMachine
@@ -45,7 +45,11 @@ class Vsphere:
         """The folders that a machine is in, with its name."""
 
         def look(instance: Any) -> str:
-            return _place(instance, _machine(instance, reference))
+            names, thing = [], _machine(instance, reference)
+            while thing is not None:
+                names.append(thing.name)
+                thing = _parent(instance, thing)
+            return "/".join(reversed(names))
 
         return await self._session.ask("tell where a machine is", look)
 
@@ -55,7 +59,9 @@ class Vsphere:
 
         def look(instance: Any) -> VsphereMachine | None:
             try:
-                return described.seen(reference, _read(instance, _machine(instance, reference), described.READ))
+                return conversion.read_machine(
+                    reference, _read(instance, _machine(instance, reference), conversion.READ)
+                )
             except vmodl.fault.ManagedObjectNotFound:
                 return None
 
@@ -82,7 +88,7 @@ class Vsphere:
 
         def begin(instance: Any) -> Any:
             source = _machine(instance, template)
-            spec = described.clone_spec(source, _pool(instance, source), change)
+            spec = conversion.make_clone_spec(source, _pool(instance, source), change)
             return source.CloneVM_Task(folder=_parent(instance, source), name=name, spec=spec)
 
         made: str = (await self._session.done(f"clone {name}", begin, CLONING))._GetMoId()
@@ -94,7 +100,7 @@ class Vsphere:
         def begin(instance: Any) -> Any:
             found = _machine(instance, machine.reference)
             version = None if machine.mark else machine.version
-            return found.ReconfigVM_Task(spec=described.config_spec(found, version, change))
+            return found.ReconfigVM_Task(spec=conversion.make_config_spec(found, version, change))
 
         await self._session.done(f"configure {machine.name!r}", begin)
 
@@ -182,14 +188,6 @@ def _names(instance: Any) -> Mapping[str, str]:
         return {one.obj._GetMoId(): one.propSet[0].val for one in told if one.propSet}
     finally:
         view.DestroyView()
-
-
-def _place(instance: Any, machine: Any) -> str:
-    names: list[str] = []
-    while machine is not None:
-        names.append(machine.name)
-        machine = _parent(instance, machine)
-    return "/".join(reversed(names))
 
 
 def _parent(instance: Any, thing: Any) -> Any:

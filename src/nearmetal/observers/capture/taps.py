@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.commands.gathering import up_to
+from nearmetal.lab.commands.background import up_to
 from nearmetal.lab.machines import kernel, scratch
 from nearmetal.lab.machines.identity import ContainedMachine
 from nearmetal.lab.networks import network
@@ -83,14 +83,14 @@ def make_tap(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
     bound = CaptureLimit.from_setting(setting)
     site = machine.site
     if inside or (machine.peer is None and not isinstance(machine, ContainedMachine)):
-        file = f"{scratch.path(machine.name, '/tmp', 'capture')}/capture.pcap"
+        file = f"{scratch.name_scratch(machine.name, '/tmp', 'capture')}/capture.pcap"
         return Tap(machine, (), machine.interface, file, setting.snap, bound, machine.name)
     if kernel.is_its_hosts(machine) and isinstance(machine, ContainedMachine):
         namespace, interface = f"/proc/{machine.first.pid}/ns/net", machine.interface
     else:
         name, _, interface = str(machine.peer).partition("/")
         namespace = network.namespace_path(name)
-    file = f"{lab_machine.folder(machine.name, site)}/capture/capture.pcap"
+    file = f"{lab_machine.name_folder(machine.name, site)}/capture/capture.pcap"
     launched = (site.probe, "launch", *site.bound, "--netns", namespace, "--")
     return Tap(site, launched, interface, file, setting.snap, bound, f"{machine.name}, outside on {site.name}")
 

@@ -128,7 +128,7 @@ class UsageObserver:
 
     async def _in_machine(self, name: str, machine: Machine, own: Own) -> _Sampler:
         ahead = await _measure_offset(machine)
-        file = scratch.path(machine.name, "/run", "usage.jsonl")
+        file = scratch.name_scratch(machine.name, "/run", "usage.jsonl")
         running = await machine.spawn([*self._make_command(machine.probe), "--output", file])
         await _until_sampling(machine, running, file)
 

@@ -25,7 +25,7 @@ _FULL = b"No space left on device"
 
 def file_folder(server: Machine) -> str:
     """Where the files lie: on the machine's own disk. Pure."""
-    return scratch.path(server.name, "/var/tmp", "sysbench")
+    return scratch.name_scratch(server.name, "/var/tmp", "sysbench")
 
 
 class Sysbench:

@@ -29,7 +29,7 @@ class MarkedFolder:
     mark: int
 
 
-def need(places: Iterable[Path]) -> list[MarkedFolder]:
+def make_needed(places: Iterable[Path]) -> list[MarkedFolder]:
     """Have these folders there. Those that are not somebody else's are returned, for `let_go`. OSError."""
     needed: list[MarkedFolder] = []
     try:

@@ -25,7 +25,7 @@ _known: dict[tuple[object, ...], Privilege] = {}
 """Found out once by each process, since trying takes longer than making a machine's disk."""
 
 
-async def find(
+async def find_privilege(
     program: str, accel: str, site: Site, more: Sequence[str] = (), share: SharedFolder | None = None
 ) -> Privilege:
     """The least with which a QEMU can run, with these arguments of the study's and this share. HostCannot."""

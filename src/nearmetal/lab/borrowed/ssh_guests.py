@@ -12,8 +12,8 @@ from nearmetal import cpu_lists
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
 from nearmetal.lab import host_lock
-from nearmetal.lab.borrowed.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, address_found, borrowed, measured
-from nearmetal.lab.findings import finding, programs
+from nearmetal.lab.borrowed.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, check_address
+from nearmetal.lab.findings import check_programs, finding
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
@@ -25,7 +25,7 @@ _PAUSE = 1.0
 """Seconds between two attempts to log in."""
 
 
-def permitted(provision: Provision | None, machine: MachineSpec) -> list[Finding]:
+def check_permitted(provision: Provision | None, machine: MachineSpec) -> list[Finding]:
     """What a study asks for that is not done to a machine behind SSH. Pure."""
     return [
         finding(
@@ -43,15 +43,19 @@ def permitted(provision: Provision | None, machine: MachineSpec) -> list[Finding
     ]
 
 
-async def found_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
+async def check_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
     """What speaks against a machine that runs already, as it is seen when one logs in."""
     try:
         there = await SshSite.open("guest", way, ignore_text)
     except NearmetalError as error:
         return [Finding(what=f"a way into {way.ssh}", ok=False, detail=error.what, remedy=error.remedy)]
     try:
-        found = [*await programs(there, TOOLS), await _cpus_found(machine, there), await host_lock.found(there)]
-        return [*found, await address_found(there)] if found[0].ok else found
+        found = [
+            *await check_programs(there, TOOLS),
+            await _cpus_found(machine, there),
+            await host_lock.check_holder(there),
+        ]
+        return [*found, await check_address(there)] if found[0].ok else found
     finally:
         await there.close()
 
@@ -91,18 +95,15 @@ class BehindSsh:
         """
         there = await self._reach(handle.name, way, LIMITS.boot)
         try:
-            needed = [*await programs(there, TOOLS), await _cpus_found(order.spec, there)]
+            needed = [*await check_programs(there, TOOLS), await _cpus_found(order.spec, there)]
             if lacking := next((one for one in needed if not one.ok), None):
                 raise HostCannot(f"{lacking.what}: {lacking.detail}", there.where, lacking.remedy)
-            await host_lock.hold(there)
-            own = borrowed(handle, order, await measured(there), cpu_lists.show(range(order.spec.vcpus)))
-            entered = own.knowing(data={"way": way.model_dump(mode="json")})
-            ledger.creating(entered)
-            whole = await self._borrowing.confined(entered, there)
+            await host_lock.hold_host(there)
+            known = handle.knowing(data={"way": way.model_dump(mode="json")})
+            cpus = cpu_lists.show(range(order.spec.vcpus))
+            return await self._borrowing.borrow(known, order, cpus, there, ledger)
         except HostCannot as error:
             raise NotProvisioned(error.what, error.where, error.remedy) from None
-        ledger.creating(whole)
-        return whole
 
     async def attach(self, kind: type[Kind], handle: Handle, site: Site) -> Kind:
         """NotProvisioned when it does not answer, or was not entered."""

@@ -10,7 +10,7 @@ READ = ["name", "config", "guest", "runtime.powerState"]
 _POWERS: Mapping[str, Power] = {"poweredOn": "on", "poweredOff": "off", "suspended": "suspended"}
 
 
-def seen(reference: str, told: Mapping[str, Any]) -> VsphereMachine:
+def read_machine(reference: str, told: Mapping[str, Any]) -> VsphereMachine:
     config, guest = told["config"], told.get("guest")
     hardware = config.hardware
     cards = [str(type(card).__name__).rpartition(".")[2].removeprefix("Virtual").lower() for card in _cards(config)]
@@ -49,7 +49,7 @@ def _cards(config: Any) -> list[Any]:
     return [one for one in config.hardware.device if isinstance(one, vim.vm.device.VirtualEthernetCard)]
 
 
-def config_spec(machine: Any, version: str | None, change: Reconfiguration) -> Any:
+def make_config_spec(machine: Any, version: str | None, change: Reconfiguration) -> Any:
     from pyVmomi import vim
 
     spec = vim.vm.ConfigSpec(changeVersion=version)
@@ -85,9 +85,9 @@ def _exchanged(config: Any, nic: str) -> list[Any]:
     ]
 
 
-def clone_spec(source: Any, pool: Any, change: Reconfiguration) -> Any:
+def make_clone_spec(source: Any, pool: Any, change: Reconfiguration) -> Any:
     """A clone in the template's own place, with what it computes from this pool."""
     from pyVmomi import vim
 
-    where, config = vim.vm.RelocateSpec(pool=pool), config_spec(source, None, change)
+    where, config = vim.vm.RelocateSpec(pool=pool), make_config_spec(source, None, change)
     return vim.vm.CloneSpec(location=where, powerOn=False, template=False, config=config)

@@ -71,20 +71,14 @@ def present() -> Iterator[None]:
 def _opened() -> int:
     """Everybody's. Who comes second may not be allowed to make it, where it is another user's."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return os.open(_path(), flags)
-    except FileNotFoundError:
-        return _made(flags)
-
-
-def _made(flags: int) -> int:
-    """Only what we made has its mode changed: who may write in the folder may have put something else there since."""
-    try:
+    # Only what we made has its mode changed: who may write in the folder may have put something else there since.
+    with contextlib.suppress(FileExistsError):
         descriptor = os.open(_path(), flags | os.O_CREAT | os.O_EXCL, 0o666)
-    except FileExistsError:
-        return os.open(_path(), flags)
-    os.fchmod(descriptor, 0o666)  # whatever the umask
-    return descriptor
+        os.fchmod(descriptor, 0o666)  # whatever the umask
+        return descriptor
+    return os.open(_path(), flags)
 
 
 def other() -> int | None:

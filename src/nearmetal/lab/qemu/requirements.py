@@ -3,16 +3,16 @@
 import asyncio
 import difflib
 
-from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe, rootless
+from nearmetal.lab.architecture import HERE, pc_alone
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import enough_cpus, finding, placed, programs, provided
+from nearmetal.lab.findings import check_cpus, check_programs, check_provided, describe_place, finding
 from nearmetal.lab.image import Recipe
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.machines import share as shares
-from nearmetal.lab.site import memory, must
+from nearmetal.lab.site import must, read_memory
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
@@ -23,27 +23,28 @@ _TOOLS = {"qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
 """Program to Debian package."""
 LEAST_MEMORY = 128 * 2**20
 """Bytes. A guest's kernel keeps 46 MiB: with 112 MiB the smallest comes up too, with 96 its kernel panics."""
+_LIST_ALL = f"`man {arguments.PROGRAM}` lists all"
 _OVERHEAD = 256 * 2**20
 """Bytes that QEMU is given beyond the guest's memory when it is asked whether there is enough."""
 
 
-async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
+async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
     """Everything in question. An accelerator is tried where nothing else is missing, and nothing is known of it yet."""
     user, tun, tools, free, available = await asyncio.gather(
         must(site, "id", "-u"),
         site.exec(["test", "-c", "/dev/net/tun"]),
-        programs(site, _TOOLS if machine.vmm else {arguments.PROGRAM: "qemu-system-x86", **_TOOLS}),
-        memory(site, "MemAvailable"),
-        layout.usable(machine, site),
+        check_programs(site, _TOOLS if machine.vmm else {arguments.PROGRAM: HERE.qemu_package, **_TOOLS}),
+        read_memory(site, "MemAvailable"),
+        layout.find_usable(machine, site),
     )
     found = [
         rootless.find_root(user.decode().strip(), "machines cannot be made"),
         *tools,
-        provided("probe", probe.path),
-        lab_machine.image_found(proving(machine)),
+        check_provided("probe", probe.path),
+        lab_machine.check_image(choose_proving_image(machine)),
         *await _vmm(machine, site),
         *await _kernel(machine, site),
-        *await own_disk.findings(machine, spec.provision, site),
+        *await own_disk.check_image(machine, spec.provision, site),
         finding("/dev/net/tun", tun.status == 0, "there is no such device", "run: modprobe tun"),
         finding(
             f"{show_size(machine.memory)} of memory",
@@ -57,14 +58,18 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
             f"{free >> 20} MiB are available, and QEMU itself takes up to {_OVERHEAD >> 20}",
             "set machine.memory lower, or end something",
         ),
-        enough_cpus(machine.vcpus, len(available), ", and vCPUs that share one wait for each other"),
+        check_cpus(machine.vcpus, len(available), ", and vCPUs that share one wait for each other"),
         finding(
             f"a {machine.disk_format} disk",
             machine.disk_format != "raw" or spec.provision != "restore",
             "a guest is restored on an overlay over its snapshot's disk, which a raw disk cannot be",
             'set machine.disk_format = "qcow2", or provision = "boot"',
         ),
-        *await shares.findings(machine, site),
+        pc_alone("a restored guest", spec.provision == "restore", 'set provision = "boot"'),
+        pc_alone(f"machine.kernel {machine.kernel}", machine.kernel is not None, "leave it out"),
+        pc_alone(f"machine.disk {machine.disk}", machine.disk == "ide", 'set machine.disk = "virtio-blk"'),
+        pc_alone(f"image {machine.image}", machine.brings_image, "make it an image of nearmetal's: image build --from"),
+        *await shares.check_share(machine, site),
         *([rootless.find_quota(machine)] if rootless.lacks_groups(site) else ()),
     ]
     if not all(one.ok for one in found):
@@ -73,11 +78,14 @@ async def findings(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> l
     found += [model, *accelerators]
     if not all(one.ok or not one.fatal for one in found):
         return found
-    accel = "tcg" if await _emulates(machine, site) else "kvm"
+    accel = await choose_accelerator(machine, site)
     board = machine.board or spec.options.get("machine") or arguments.MACHINE
-    found += await machine_type.findings(board, machine, accel, site)
+    found += await machine_type.check_machine_type(board, machine, accel, site)
     if all(one.ok or not one.fatal for one in found) and machine.vmm_arguments:
-        found.append(await _more_arguments(board, machine, site))
+        vmm, more = machine.vmm or arguments.PROGRAM, machine.vmm_arguments
+        refused = await machine_type.try_devices(vmm, board, [], site, more)
+        what = f"machine.vmm_arguments {' '.join(more)}"
+        found.append(finding(what, refused is None, f"this QEMU refuses them: {refused}", _LIST_ALL))
     return found
 
 
@@ -89,7 +97,7 @@ async def _vmm(machine: MachineSpec, site: Site) -> list[Finding]:
     said = (ended.complaint or ended.text.strip()).partition("\n")[0][:200]
     is_qemu = ended.status == 0 and ended.text.startswith("QEMU emulator version ")
     detail = f"this is no QEMU: {said or 'there is no such program'}"
-    remedy = f"name a QEMU for x86-64, such as {arguments.PROGRAM}, by its name or its whole path"
+    remedy = f"name a QEMU for {HERE.title}, such as {arguments.PROGRAM}, by its name or its whole path"
     return [finding(f"machine.vmm {machine.vmm}", is_qemu, detail, remedy)]
 
 
@@ -99,23 +107,15 @@ async def _kernel(machine: MachineSpec, site: Site) -> list[Finding]:
         return []
     what = f"machine.kernel {machine.kernel}"
     try:
-        image = lab_machine.image(machine.image)
-        await own_kernel.exchange(Parts("", "", ""), machine.kernel, image, site)
+        image = lab_machine.find_image(machine.image)
+        await own_kernel.exchange_kernel(Parts("", "", ""), machine.kernel, image, site)
     except HostCannot as error:
-        detail = error.what if error.where == own_kernel.WHERE else placed(error)
+        detail = error.what if error.where == own_kernel.WHERE else describe_place(error)
         return [Finding(what=what, ok=False, detail=detail, remedy=error.remedy)]
     return [Finding(what=what, ok=True)]
 
 
-async def _more_arguments(board: str, machine: MachineSpec, site: Site) -> Finding:
-    """Whether QEMU takes them."""
-    vmm, more = machine.vmm or arguments.PROGRAM, machine.vmm_arguments
-    refused = await machine_type.try_devices(vmm, board, [], site, more)
-    what = f"machine.vmm_arguments {' '.join(more)}"
-    return finding(what, refused is None, f"this QEMU refuses them: {refused}", "`man qemu-system-x86_64` lists all")
-
-
-def proving(spec: MachineSpec) -> str:
+def choose_proving_image(spec: MachineSpec) -> str:
     """The image whose kernel is booted to see whether an accelerator works."""
     return Recipe().name if spec.brings_image else spec.image
 
@@ -123,8 +123,8 @@ def proving(spec: MachineSpec) -> str:
 async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
     """Whether QEMU knows it, and can have it with that accelerator: "host" is what only hardware can pass on."""
     vmm = machine.vmm or arguments.PROGRAM
-    known = ["max"] if machine.cpu_model == "max" else await accelerator.cpu_models(site, vmm)
-    is_passed_on = machine.cpu_model == "host" and await _emulates(machine, site)
+    known = ["max"] if machine.cpu_model == "max" else await accelerator.list_cpu_models(site, vmm)
+    is_passed_on = machine.cpu_model == "host" and await choose_accelerator(machine, site) == "tcg"
     near = difflib.get_close_matches(machine.cpu_model, known, n=1)
     return finding(
         f"CPU model {machine.cpu_model}",
@@ -134,26 +134,27 @@ async def _cpu_model(machine: MachineSpec, site: Site) -> Finding:
     )
 
 
-async def _emulates(machine: MachineSpec, site: Site) -> bool:
+async def choose_accelerator(machine: MachineSpec, site: Site) -> str:
+    """The best that boots a guest where the study leaves it open. HostCannot if none does."""
     if machine.accel != "auto":
-        return machine.accel == "tcg"
-    image, vmm = lab_machine.image(proving(machine)), machine.vmm or arguments.PROGRAM
-    return (await accelerator.best(image, Paths.default().cache, site, vmm)).accel == "tcg"
+        return machine.accel
+    image, vmm = lab_machine.find_image(choose_proving_image(machine)), machine.vmm or arguments.PROGRAM
+    return (await accelerator.choose_best(image, site, vmm)).accel
 
 
 async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
     """Boots a guest on each that is in question, unless it is known since the site booted."""
-    image, cache = lab_machine.image(proving(machine)), Paths.default().cache
+    image = lab_machine.find_image(choose_proving_image(machine))
     vmm = machine.vmm or arguments.PROGRAM
-    offered = await accelerator.offered(site, vmm)
+    offered = await accelerator.list_offered(site, vmm)
     if machine.accel != "auto":
         if machine.accel not in offered:
             remedy = f'set machine.accel to "auto", or one of: {", ".join(offered)}'
             return [Finding(what=machine.accel, ok=False, detail="this QEMU does not have it", remedy=remedy)]
-        proof = await accelerator.proved(machine.accel, image, cache, site, program=vmm)
+        proof = await accelerator.find_proof(machine.accel, image, site, program=vmm)
         return [_as_finding(proof, fatal=True)]
     names = [name for name in accelerator.CANDIDATES if name in offered]
-    proofs = [await accelerator.proved(name, image, cache, site, program=vmm) for name in names]
+    proofs = [await accelerator.find_proof(name, image, site, program=vmm) for name in names]
     return [_as_finding(proof, fatal=not any(other.works for other in proofs)) for proof in proofs]
 
 

@@ -38,21 +38,21 @@ class ThreadTotals:
         return {"ran": round(self.ran, 6), "waited": round(self.waited, 6), "turns": self.turns}
 
 
-async def accounts(machine: Machine) -> Accounts:
+async def read_accounts(machine: Machine) -> Accounts:
     """Of the machine's threads on its host; empty where they are not known, or the host's kernel does not count."""
     folders = await groups.folders(machine)
     if not folders:
         return {}
-    return parsed((await machine.site.exec(["sh", "-c", _THREADS, "threads", *folders])).text)
+    return parse_accounts((await machine.site.exec(["sh", "-c", _THREADS, "threads", *folders])).text)
 
 
-def parsed(text: str) -> Accounts:
+def parse_accounts(text: str) -> Accounts:
     """From lines of a thread and its three counts. Pure."""
     counts = (map(int, line.split()) for line in text.splitlines())
     return {thread: (ran, waited, turns) for thread, ran, waited, turns in counts}
 
 
-def between(before: Accounts, after: Accounts) -> ThreadTotals | None:
+def find_totals(before: Accounts, after: Accounts) -> ThreadTotals | None:
     """Of the threads that were there both times; None where none of them ran, as where nobody counts. Pure."""
     both = [(before[thread], after[thread]) for thread in before.keys() & after.keys()]
     ran, waited, turns = (sum(late[index] - early[index] for early, late in both) for index in range(3))

@@ -8,8 +8,8 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut
 from nearmetal.lab import probe
 from nearmetal.lab.networks import network
-from nearmetal.lab.reached.answering import AGAIN
-from nearmetal.lab.reached.remote import RemoteCommands
+from nearmetal.lab.remote.commands import RemoteCommands
+from nearmetal.lab.remote.readiness import AGAIN
 from nearmetal.model import Cost, Site
 
 

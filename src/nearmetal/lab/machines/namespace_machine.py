@@ -63,7 +63,7 @@ async def start_holder(
         *group.joined,
     ]
     # What is in the environment of who runs nearmetal is nothing to the machine.
-    return await site.spawn(lab_machine.by_env(hold))
+    return await site.spawn(lab_machine.build_env(hold))
 
 
 async def find_first_process(holder: SiteRunning, name: str, site: Site) -> FirstProcess:
@@ -135,7 +135,7 @@ class HeldMachine(SharedKernelMachine):
         return _HeldRunning(self, await self.site.spawn(self._launch(argv, env)))
 
     def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
-        return lab_machine.launch_on(self.site, argv, env, group=self._group, inside=self.first.pid)
+        return lab_machine.build_launch(self.site, argv, env, group=self._group, inside=self.first.pid)
 
 
 class _HeldRunning:
@@ -164,6 +164,6 @@ def build_held_door(handle: Handle, group: ControlGroup) -> Door:
     def build_command(argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
         # A terminal belongs to one session, and a machine's programs have their own: `script` gives one inside.
         inside = ["script", "-qec", shlex.join(argv), "/dev/null"] if terminal else argv
-        return lab_machine.launch_on(site, inside, env, group=group, inside=first.pid)
+        return lab_machine.build_launch(site, inside, env, group=group, inside=first.pid)
 
     return Door(build_command)

@@ -1,21 +1,18 @@
 """The guest for a machine that was ordered, whoever is its monitor's master."""
 
-from nearmetal.config import Paths
-from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.image.placed import Parts
+from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.machines import share as shares
 from nearmetal.model import MachineSpec, Port, Site
 
-from . import accelerator, lacking
+from . import accelerator, requirements
 from .arguments import PROGRAM, GuestSpec
 
 
-async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
+async def order_guest(
+    name: str, spec: MachineSpec, machine: str, parts: Parts, port: Port | None, site: Site
+) -> GuestSpec:
     """`machine` is QEMU's machine type; the accelerator is the best that boots where the spec leaves it open."""
-    accel, vmm = spec.accel, spec.vmm or PROGRAM
-    if accel == "auto":
-        image = lab_machine.image(lacking.proving(spec))
-        accel = (await accelerator.best(image, Paths.default().cache, site, vmm)).accel
+    accel = await requirements.choose_accelerator(spec, site)
     return GuestSpec(
         name=name,
         machine=machine,
@@ -30,9 +27,9 @@ async def guest(name: str, spec: MachineSpec, machine: str, parts: Parts, port: 
         nic=spec.nic,
         port=port,
         backing=(parts.disk,) if spec.disk_format == "qcow2" else (),
-        share=shares.of(spec),
+        share=shares.parse_share(spec),
         kernel_arguments=spec.kernel_arguments,
-        vmm=vmm,
+        vmm=spec.vmm or PROGRAM,
         vmm_arguments=spec.vmm_arguments,
         tsc_khz=await accelerator.find_clock(machine, accel, site),
     )

@@ -78,7 +78,7 @@ class RemoteCommands(StartedCommands):
         """Of a connection of its kind."""
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put(self, content, path, mode)
+        await lab_machine.put_file(self, content, path, mode)
 
     async def get(self, path: str) -> bytes:
-        return await lab_machine.get(self, path)
+        return await lab_machine.read_file(self, path)

@@ -20,23 +20,26 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import BadInput, ToolFailed
+from nearmetal.lab.architecture import HERE, TABLE
 from nearmetal.units import show_size
 
-from . import archive, disk, rootfs, tools, unpack_layers
-from .build import finish, pack, sha256, tools_environment, write_manifest
+from . import archive, disk, tools, unpack_layers
+from .build import finish_image, pack_root, sha256, write_manifest
 from .image import Image, Process
-from .recipe import ARCHITECTURE, FILES, Recipe, check_files, check_name, hash_files
+from .recipe import FILES, Recipe, check_files, check_name, hash_files
 from .store import folder_of
 
 BUILDER = 1
 """Raised when another image comes out of the same source."""
 REMEDY = "make it by: docker save -o FILE IMAGE, or for a root file system: tar -C FOLDER -cf FILE ."
 
+_PULL = f"docker pull --platform linux/{HERE.debian} …"
 _NEEDED = ("sh", "cat", "mkdir", "chmod", "rm", "sha256sum")
 """By which the probe and files get in, and the first process of a guest runs."""
-_X86_64 = 62
-"""As ELF numbers machines (elf.h)."""
-_OF_ELF = {0: "none", 3: "i386", 40: "arm", 183: "arm64", 243: "riscv64", 21: "ppc64el", 22: "s390x"}
+_OF_ELF = {0: "none", 3: "i386", 40: "arm", 243: "riscv64", 21: "ppc64el", 22: "s390x"} | {
+    one.elf: one.debian for one in TABLE.values()
+}
+"""How ELF numbers machines (elf.h)."""
 _LARGEST = 8 * 2**30
 """Bytes that are unpacked at most: the disk that is made of them has 10 GiB."""
 _FOLDERS = {"dev": 0o755, "proc": 0o555, "sys": 0o555, "run": 0o755, "root": 0o700, "tmp": 0o1777, "etc": 0o755}
@@ -115,13 +118,12 @@ def check(path: Path) -> str:
 
 async def build_own(source: ImageSource, cache: Path, progress: Callable[[str], None]) -> Image:
     """The image of a source: the cached one if it is whole, else made now. BadInput, HostCannot, ToolFailed."""
-    return await finish(
+    return await finish_image(
         folder_of(source.name, source.key, cache), partial(_make_in, source=source, progress=progress), progress
     )
 
 
 async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], None]) -> None:
-    environment = tools_environment()
     work.chmod(0o700)  # what it brings may run as root for whoever gets there
     folder = work / "image"
     image = Image(source.name, source.key, "", folder)
@@ -130,34 +132,37 @@ async def _make_in(work: Path, source: ImageSource, progress: Callable[[str], No
     kind, layers, process = check(source.path), [], Process()
     if kind == "image":
         bundle = archive.read_bundle(source.path, REMEDY)
-        if (bundle.architecture, bundle.system) != ("amd64", "linux"):
+        if (bundle.architecture, bundle.system) != (HERE.debian, "linux"):
             what = f"it is for {bundle.system} on the architecture {bundle.architecture}"
-            raise BadInput(what, str(source.path), "get it for this one: docker pull --platform linux/amd64 …")
+            raise BadInput(what, str(source.path), f"get it for this one: {_PULL}")
         layers = list(_list_layers(bundle, source.path))
         process = read_process(bundle.config, source.path)
     elif kind == "disk":
         progress("reading the disk")
-        layers = [{"file": str(await _copy_out(source.path, work, environment))}]
+        layers = [{"file": str(await _copy_out(source.path, work))}]
     else:
         layers = [{"file": str(source.path)}]
     progress(f"unpacking {'1 layer' if len(layers) == 1 else f'{len(layers)} layers'}")
     _write_ours(work / "ours.tar", source, process.directory)
-    told = await _unpack(image, [*layers, {"file": str(work / "ours.tar"), "lays": True}], source, environment)
-    await _check_programs(image, told["programs"], source, environment)
+    told = await _unpack(image, [*layers, {"file": str(work / "ours.tar"), "lays": True}], source)
+    await _check_programs(image, told["programs"], source)
     if told["left_out"]:
         names, more = ", ".join(told["left_out"][:_TOLD]), len(told["left_out"]) - _TOLD
         others = f" and {more} more" if more > 0 else ""
         progress(f"left out, since machines have their own: device nodes {names}{others}")
     process = _name_user(process, told["users"], source)
     progress("writing the root file system")
-    await pack(image, environment)
-    await disk.make(image.root, image.disk, environment)
+    await pack_root(image)
+    await disk.make_disk(image.root, image.disk)
     for part in ("vmlinux", "initrd"):
-        _share(source.lab.folder / part, folder / part)
+        try:
+            os.link(source.lab.folder / part, folder / part)  # one file with two names; nobody writes to either
+        except OSError:
+            shutil.copyfile(source.lab.folder / part, folder / part)
     write_manifest(
         image,
         digest=sha256(image.tarball),
-        architecture=ARCHITECTURE,
+        architecture=HERE.debian,
         kernel=source.lab.manifest["kernel"],
         packages={},
         source={"kind": kind, "file": source.path.name, "lab": source.lab.digest},
@@ -171,21 +176,21 @@ def _list_layers(bundle: archive.Bundle, path: Path) -> Iterator[dict[str, Any]]
         yield {**place, "digest": layer.digest, "whiteouts": True}
 
 
-async def _copy_out(path: Path, work: Path, environment: dict[str, str]) -> Path:
+async def _copy_out(path: Path, work: Path) -> Path:
     """A tar archive of the root file system that is on a disk. BadInput where there is none."""
     asked = ("qemu-img", "info", "--output=json", str(path.resolve()))
-    status, text = await tools.run(asked, environment=environment, folder=work)
+    status, text = await tools.run(asked, folder=work)
     info = json.loads(text) if status == 0 else {}
     if other := disk.find_other_file(info):
         what = f"it is not all in one file: {other} would be read too"
         raise BadInput(what, str(path), "if that may be read, make one file of both: qemu-img convert -O qcow2")
     raw, packed = work / "disk.raw", work / "disk.tar"
     convert = ("qemu-img", "convert", "-f", "qcow2", "-O", "raw", str(path.resolve()), str(raw))
-    status, text = await tools.run(convert, environment=environment, folder=work)
+    status, text = await tools.run(convert, folder=work)
     if status != 0:
         raise BadInput(f"the disk cannot be read: {text.strip()[-300:]}", str(path), "qemu-img check tells more")
     argv = ("sh", "-c", _COPY_OUT, "copy-out", str(raw), str(packed), str(work / "mounted"))
-    status, text = await tools.run(argv, environment=environment, folder=work)
+    status, text = await tools.run(argv, folder=work)
     if status != 0:
         where = "take a disk with ext4, xfs or btrfs on it, or give its root file system as a tar archive"
         raise BadInput(text.strip().splitlines()[-1][-300:] if text.strip() else "it has no root", str(path), where)
@@ -245,7 +250,7 @@ def _write_ours(path: Path, source: ImageSource, directory: str) -> None:
 
 def _member(name: str, mode: int, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
-    member.mode, member.type, member.mtime = mode, kind, rootfs.EPOCH
+    member.mode, member.type, member.mtime = mode, kind, tools.EPOCH
     return member
 
 
@@ -255,24 +260,14 @@ def _add(ours: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) ->
     ours.addfile(member, io.BytesIO(content))
 
 
-def _share(origin: Path, path: Path) -> None:
-    """One file with two names, where that can be; nobody writes to either."""
-    try:
-        os.link(origin, path)
-    except OSError:
-        shutil.copyfile(origin, path)
-
-
-async def _unpack(
-    image: Image, layers: list[dict[str, Any]], source: ImageSource, environment: dict[str, str]
-) -> dict[str, Any]:
+async def _unpack(image: Image, layers: list[dict[str, Any]], source: ImageSource) -> dict[str, Any]:
     room = shutil.disk_usage(image.folder).free // 3  # unpacked, packed again, and as a disk
     limit = min(room, _LARGEST)
     for layer in layers:
         layer["file"] = str(Path(layer["file"]).resolve())
     task = {"root": str(image.root), "limit": limit, "layers": layers, "programs": _NEEDED}
     argv = (sys.executable, "-I", "-B", unpack_layers.__file__, json.dumps(task))
-    status, text = await tools.run(argv, environment=environment, folder=image.folder)
+    status, text = await tools.run(argv, folder=image.folder)
     try:
         told: dict[str, Any] = json.loads(text.rpartition("\n")[2])
     except ValueError:
@@ -285,21 +280,19 @@ async def _unpack(
     return told
 
 
-async def _check_programs(
-    image: Image, programs: Mapping[str, int], source: ImageSource, environment: dict[str, str]
-) -> None:
+async def _check_programs(image: Image, programs: Mapping[str, int], source: ImageSource) -> None:
     """BadInput where its programs are for another machine, or it lacks those that the lab needs."""
-    other = next((machine for machine in programs.values() if machine not in (0, -1, _X86_64)), None)
+    other = next((machine for machine in programs.values() if machine not in (0, -1, HERE.elf)), None)
     if other is not None:
-        what = f"its programs are for the architecture {_OF_ELF.get(other, f'number {other}')}, not for amd64"
-        raise BadInput(what, str(source.path), "take the one for amd64: docker pull --platform linux/amd64 …")
+        what = f"its programs are for the architecture {_OF_ELF.get(other, f'number {other}')}, not for {HERE.debian}"
+        raise BadInput(what, str(source.path), f"take the one for {HERE.debian}: {_PULL}")
     lacking = [name for name, machine in programs.items() if not machine]
     if lacking:
         what = f"it has no {', '.join(lacking)}, by which the probe and files get into machines"
         remedy = "build it FROM an image with a shell, as debian:12-slim or alpine; or unpack a static busybox into it"
         raise BadInput(what, str(source.path), remedy)
     argv = ("chroot", str(image.root), "sh", "-c", ":")
-    status, text = await tools.run(argv, environment=environment, folder=image.folder)
+    status, text = await tools.run(argv, folder=image.folder)
     if status != 0:
         what = f"its shell does not run: {text.strip()[-300:] or f'status {status}'}"
         raise BadInput(what, str(source.path), "does it lack its C library?")

@@ -25,7 +25,7 @@ rm -f -- "$1"
 """
 
 
-async def root(image: Image, site: Site) -> str:
+async def place_root(image: Image, site: Site) -> str:
     """The folder on a site that has the image's root filesystem. HostCannot when it cannot be had there."""
     if site.spec is None:
         image.root.chmod(ROOTS_ALONE)  # those of earlier builds were not
@@ -50,7 +50,7 @@ class Parts:
     """What the kernel is to say in /proc/version; "" for an image's own, of which the image's digest tells."""
 
 
-async def parts(image: Image, site: Site) -> Parts:
+async def place_parts(image: Image, site: Site) -> Parts:
     """HostCannot when they cannot be had there."""
     found = []
     for file in (image.kernel, image.initrd, image.disk):
@@ -64,7 +64,7 @@ _hash_part = cache(sha256)
 """A part of a finished image never changes."""
 
 
-async def initrd(base: str, more: bytes, path: str, site: Site) -> None:
+async def write_initrd(base: str, more: bytes, path: str, site: Site) -> None:
     """Write an initial RAM disk: the base's archive and one more after it, readable by its owner alone."""
     await site.put(more, f"{path}.more", mode=0o600)
     await must(site, "sh", "-c", 'umask 077; cat -- "$1" "$2.more" >"$2"; rm -- "$2.more"', "initrd", base, path)

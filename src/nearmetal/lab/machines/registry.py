@@ -1,19 +1,16 @@
 """What is written down of each machine that is kept up: one file per name, claimed by its keeper."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from pydantic import field_validator
-
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
-from nearmetal.lab.machines import alive
+from nearmetal.lab.machines import liveness
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.networks import network
-from nearmetal.lab.old_handles import upgrade_handle
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 from nearmetal.system import files
@@ -41,11 +38,6 @@ class KeptMachine(Frozen):
     address: str = ""
     handle: Handle | None = None
 
-    @field_validator("handle", mode="before")
-    @classmethod
-    def _handle(cls, handle: object) -> object:
-        return upgrade_handle(handle) if isinstance(handle, Mapping) else handle
-
     @property
     def accel(self) -> str | None:
         """What its monitor told of, where it has one: that asked for may be "auto"."""
@@ -55,13 +47,13 @@ class KeptMachine(Frozen):
     def switch(self) -> str | None:
         """The network namespace of the lab's switch, where the machine hangs on it."""
         port = self.handle.port if self.handle else None
-        return network.namespace(port) if port else None
+        return network.name_namespace(port) if port else None
 
     async def has_keeper(self) -> bool:
         return await FirstProcess(self.keeper, self.keeper_started).is_alive(LocalSite())
 
     async def is_lost(self) -> bool:
-        return not await self.has_keeper() or (self.handle is not None and not await alive.is_alive(self.handle))
+        return not await self.has_keeper() or (self.handle is not None and not await liveness.is_alive(self.handle))
 
 
 def folder() -> Path:

@@ -11,8 +11,6 @@ from nearmetal.model import Completed, Machine
 
 SLACK = 20.0
 """Seconds beyond what is listened for the probe to start and to tell."""
-_TIMER = "LOC"
-"""The line of /proc/interrupts under which x86 counts a CPU's own timer."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +34,12 @@ class Heard:
         return {"gaps": self.gaps, "share": self.share, "longest": self.longest, "ticks": self.ticks}
 
 
-def listening(probe: str, cpus: Iterable[int], seconds: float) -> list[str]:
+def build_listen_command(probe: str, cpus: Iterable[int], seconds: float) -> list[str]:
     """The command that listens to all these CPUs at once, for so long."""
     return [probe, "noise", "--json", "--cpus", cpu_lists.show(cpus), "--duration", f"{seconds:g}s"]
 
 
-def heard(document: bytes, machine: str) -> dict[int, Heard]:
+def parse_heard(document: bytes, machine: str) -> dict[int, Heard]:
     """What was heard on each CPU. ToolFailed for what is no noise.v1."""
     try:
         content = json.loads(document)
@@ -51,20 +49,21 @@ def heard(document: bytes, machine: str) -> dict[int, Heard]:
 
 
 def _of_cpu(cpu: Mapping[str, Any]) -> Heard:
-    lines = {line["line"]: line["count"] for line in cpu["causes"]["interrupts"]}
+    causes = cpu["causes"]
+    counts = [line["count"] for line in causes["interrupts"]]
     return Heard(
         seconds=cpu["elapsed_ns"] / 1e9,
         gaps=cpu["gaps"]["count"],
         share=cpu["gaps"]["share"],
         longest=cpu["gaps"]["longest_ns"] / 1e9,
-        ticks=lines.get(_TIMER, 0) if lines else None,
-        interrupts=sum(lines.values()) if lines else None,
+        ticks=causes["local_timer"],
+        interrupts=sum(counts) if counts else None,
     )
 
 
-def heard_by(ended: Completed, machine: Machine) -> dict[int, Heard]:
+def read_heard(ended: Completed, machine: Machine) -> dict[int, Heard]:
     """What a machine's probe heard on each CPU. ToolFailed with its last words when it could not listen."""
     if ended.status != 0:
         said = ended.complaint[-300:] or "it said nothing"
         raise ToolFailed(f"the probe could not listen: {said}", machine.name)
-    return heard(ended.stdout, machine.name)
+    return parse_heard(ended.stdout, machine.name)

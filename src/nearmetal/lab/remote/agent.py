@@ -23,12 +23,12 @@ from weakref import WeakSet
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.commands.gathering import Gathering
-from nearmetal.lab.commands.refused import refuse_no_text, refuse_zero_bytes
-from nearmetal.lab.reached.answering import AGAIN, first_to_speak
-from nearmetal.lab.reached.reached_machine import ReachedMachine
-from nearmetal.lab.reached.remote import RemoteCommands
+from nearmetal.lab.commands.background import Gathering
+from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.read_files import FilesRead
+from nearmetal.lab.remote.commands import RemoteCommands
+from nearmetal.lab.remote.machine import ReachedMachine
+from nearmetal.lab.remote.readiness import AGAIN, first_to_speak
 from nearmetal.units import show_size
 
 SECRET: Final = "agent.secret"
@@ -71,24 +71,27 @@ class Greeting:
     arch: str
 
 
-class AgentCommands(RemoteCommands):
-    """`Commands` of a guest whose agent answers."""
+class AgentMachine(ReachedMachine):
+    """A `Machine` whose agent answers."""
 
-    endpoint: AgentEndpoint
-    boot_id = ""
-    """Of the boot that is spoken to, once it is known: what another boot answers is for nobody here."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, *, endpoint: AgentEndpoint, **machine: Any) -> None:
+        super().__init__(**machine)
+        self.endpoint = endpoint
         self.unanswered: dict[asyncio.StreamWriter, float] = {}
         """Connections on which the agent has not answered yet, and since when by the monotonic clock."""
+        self._programs: WeakSet[_Program] = WeakSet()
+        self._for_files: _Connection | None = None
+        """Kept from one reading to the next: to open one takes an emulated guest longer than to read."""
+        self._is_reading = asyncio.Lock()
 
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
         variables = {**lab_machine.ENVIRONMENT, **(env or {})}
         refuse_zero_bytes(argv, variables)
         refuse_no_text(argv, variables)
         run = {"argv": list(argv), "env": list(variables.items())}
-        return _Program(self, await self.asked({"run": run}), stdin)
+        program = _Program(self, await self.asked({"run": run}), stdin)
+        self._programs.add(program)
+        return program
 
     async def asked(self, request: Mapping[str, Any]) -> _Connection:
         """A connection on which the guest has been asked something. MachineLost."""
@@ -106,6 +109,7 @@ class AgentCommands(RemoteCommands):
                 self.unanswered[writer] = time.monotonic()
                 try:
                     greeting = await shake(reader, writer, self.endpoint)
+                    # Once it is known which boot is spoken to, what another one answers is for nobody here.
                     if self.boot_id and greeting.boot_id != self.boot_id:
                         raise NotProvisioned("it has booted anew by itself", self.name)
                 except BaseException:
@@ -131,23 +135,6 @@ class AgentCommands(RemoteCommands):
     def describe_failure(self, error: BaseException | None) -> str:
         said = error.what if isinstance(error, NotProvisioned) else getattr(error, "strerror", None)
         return f"its agent does not answer any more{f': {said}' if said else ''}"
-
-
-class AgentMachine(AgentCommands, ReachedMachine):
-    """A `Machine` whose agent answers."""
-
-    def __init__(self, *, endpoint: AgentEndpoint, **machine: Any) -> None:
-        super().__init__(**machine)
-        self.endpoint = endpoint
-        self._programs: WeakSet[_Program] = WeakSet()
-        self._for_files: _Connection | None = None
-        """Kept from one reading to the next: to open one takes an emulated guest longer than to read."""
-        self._is_reading = asyncio.Lock()
-
-    async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
-        program = await super().start(argv, env, stdin)
-        self._programs.add(program)
-        return program
 
     async def read_files(self, paths: Sequence[str]) -> FilesRead:
         async with self._is_reading:
@@ -184,24 +171,22 @@ class AgentMachine(AgentCommands, ReachedMachine):
         return FilesRead(files, asked, answered, ended_ns - answered_ns, started_ns - asked_ns)
 
     async def reach(self) -> None:
+        greeting: Greeting | None = None
         try:
             async with asyncio.timeout(self.boot_limit):
-                greeting = await self._greeting()
+                while greeting is None:
+                    speaking = await first_to_speak(self.endpoint.host, self.endpoint.port, self.ready)
+                    reader, writer = await asyncio.open_connection(sock=speaking)
+                    try:
+                        greeting = await shake(reader, writer, self.endpoint)
+                    except (OSError, EOFError):
+                        await asyncio.sleep(AGAIN)  # it went down again, or was not quite up
+                    finally:
+                        writer.close()
         except TimeoutError:
             what = f"its agent did not answer within {self.boot_limit:g} s"
             raise NotProvisioned(what, self.endpoint.where) from None
         self.boot_id, self.arch = greeting.boot_id, greeting.arch
-
-    async def _greeting(self) -> Greeting:
-        while True:
-            speaking = await first_to_speak(self.endpoint.host, self.endpoint.port, self.ready)
-            reader, writer = await asyncio.open_connection(sock=speaking)
-            try:
-                return await shake(reader, writer, self.endpoint)
-            except (OSError, EOFError):
-                await asyncio.sleep(AGAIN)  # it went down again, or was not quite up
-            finally:
-                writer.close()
 
     def abort(self) -> None:
         """Each program has a connection of its own, with which it ends."""
@@ -281,7 +266,7 @@ async def _frame(reader: StreamReader, commands: RemoteCommands) -> tuple[bytes,
 class _Program(Gathering):
     """A program in the guest, and the connection that its bytes come by."""
 
-    def __init__(self, commands: AgentCommands, connection: _Connection, stdin: bytes) -> None:
+    def __init__(self, commands: AgentMachine, connection: _Connection, stdin: bytes) -> None:
         self._commands = commands
         self._reader, self._writer = connection
         self._group: int | None = None

@@ -1,1 +1,0 @@
-"""Machines that are reached from outside, by whatever connection, and commands in them."""

@@ -1,0 +1,1 @@
+"""Machines that are reached by a connection, whatever that is, and commands in them."""
