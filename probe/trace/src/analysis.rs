@@ -53,7 +53,7 @@ pub struct Analysis {
     /// Whose packet came last, where others may follow that are like it.
     leader: (usize, ConnectionEnd),
     /// Whose connections are followed; None for everybody's.
-    hosts: Option<Rc<Hosts>>,
+    pub hosts: Option<Rc<Hosts>>,
     pub gathered: Findings,
     pub strangers: Strangers,
     pub rewritten: RewrittenConnections,
@@ -84,11 +84,6 @@ impl Analysis {
             rewritten: RewrittenConnections::default(),
             sums: Sums::default(),
         }
-    }
-
-    /// Follow the connections of these hosts alone.
-    pub fn limit_to(&mut self, hosts: Option<Rc<Hosts>>) {
-        self.hosts = hosts;
     }
 
     fn is_elsewhere(&self, key: &Key) -> bool {
@@ -268,10 +263,9 @@ impl Analysis {
     fn close(&mut self, mut connection: Connection) {
         connection.close(&mut self.gathered);
         let sums = &mut self.sums;
-        sums.client
-            .add(&connection.ways.get(connection.client).counts);
+        sums.client.add(&connection.ways[connection.client].counts);
         sums.server
-            .add(&connection.ways.get(connection.client.other_end()).counts);
+            .add(&connection.ways[connection.client.other_end()].counts);
         match connection.protocol_name() {
             Protocol::Http => sums.protocols.http += 1,
             Protocol::Tls => sums.protocols.tls += 1,
@@ -291,12 +285,12 @@ impl Analysis {
     /// Bound what connections keep for later, all of them together: of those that keep most, what waits is told as it is.
     /// To be asked once in a while.
     pub fn bound_memory(&mut self) {
-        let most = self.table.most_connections();
+        let most = self.table.most;
         if self.gathered.grown < GROWTH * most {
             return;
         }
         self.gathered.grown = 0;
-        let mut connections: Vec<_> = self.table.all_connections().iter_mut().collect();
+        let mut connections: Vec<_> = self.table.connections.iter_mut().collect();
         let mut kept = connections
             .iter()
             .map(|one| one.kept_memory())
@@ -318,7 +312,7 @@ impl Analysis {
     #[cfg(test)]
     pub fn kept_memory(&mut self) -> usize {
         self.table
-            .all_connections()
+            .connections
             .iter()
             .map(|one| one.kept_memory())
             .sum()

@@ -74,8 +74,8 @@ pub struct Capture<S> {
     pub facts: PacketFacts,
     link: Option<u16>,
     record: Option<Record>,
-    /// Whether the packet that was last gone to is earlier than one before it.
-    is_earlier: bool,
+    /// Whether the packet that was last gone to is earlier than one before it in the file.
+    pub is_earlier: bool,
 }
 
 impl<S: Source> Capture<S> {
@@ -112,7 +112,7 @@ impl<S: Source> Capture<S> {
     pub fn snap_length(&self) -> Option<u32> {
         match &self.format {
             Format::Pcap(pcap) => Some(pcap.snap_length),
-            Format::Pcapng(pcapng) => pcapng.snap_length(),
+            Format::Pcapng(pcapng) => pcapng.snap_length,
             Format::None => None,
         }
     }
@@ -120,8 +120,8 @@ impl<S: Source> Capture<S> {
     /// Nanoseconds between two times that the packet which was last gone to can bear.
     pub fn clock_tick(&self) -> Time {
         match &self.format {
-            Format::Pcap(pcap) => pcap.clock_tick(),
-            Format::Pcapng(pcapng) => pcapng.clock_tick(),
+            Format::Pcap(pcap) => u64::from(pcap.unit),
+            Format::Pcapng(pcapng) => pcapng.tick,
             Format::None => 1,
         }
     }
@@ -225,11 +225,6 @@ impl<S: Source> Capture<S> {
         self.stop(format!("cannot be read on: {}", until::INTERRUPTED));
     }
 
-    /// Whether the packet that was last gone to is earlier than one before it in the file.
-    pub fn is_earlier(&self) -> bool {
-        self.is_earlier
-    }
-
     /// The packet that was last gone to.
     #[inline]
     pub fn current_packet(&self) -> Option<Packet<'_>> {
@@ -271,7 +266,7 @@ impl<S: Source> Capture<S> {
     #[cold]
     fn stop(&mut self, why: String) -> Option<Time> {
         let packet = self.facts.packets + 1;
-        let offset = self.window.file_offset();
+        let offset = self.window.offset;
         self.facts.problem.get_or_insert(format!(
             "{why}, at byte {offset}, where packet {packet} begins"
         ));

@@ -44,7 +44,7 @@ impl<'a, S: Source> Reading<'a, S> {
         stop: &'a AtomicBool,
     ) -> Reading<'a, S> {
         let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
-        analysis.limit_to(hosts);
+        analysis.hosts = hosts;
         let mut reading = Reading {
             stop,
             place,
@@ -70,7 +70,7 @@ impl<'a, S: Source> Reading<'a, S> {
     /// Take the next packet in.
     fn take_next(&mut self, join: &mut Join) {
         if let Some(packet) = self.capture.current_packet() {
-            if self.capture.is_earlier() {
+            if self.capture.is_earlier {
                 self.analysis.note_earlier(&packet);
             }
             let dissected = dissect_packet(&packet);
@@ -83,14 +83,14 @@ impl<'a, S: Source> Reading<'a, S> {
     }
 
     fn tell_requests(&mut self, join: &mut Join, requests: &mut Requests) -> anyhow::Result<()> {
-        for finished in self.analysis.gathered.done.take_kept().drain(..) {
+        for finished in self.analysis.gathered.done.kept.drain(..) {
             for (finished, joined) in join.tell_finished(self.place, finished) {
                 requests
                     .take_exchange(&finished, joined)
                     .context("cannot write requests")?;
             }
         }
-        self.analysis.gathered.done.take_kept().shrink_to(FEW_TOLD);
+        self.analysis.gathered.done.kept.shrink_to(FEW_TOLD);
         Ok(())
     }
 

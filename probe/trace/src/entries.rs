@@ -57,7 +57,7 @@ fn read_plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize 
         let Some(packet) = capture.current_packet() else {
             return taken;
         };
-        if capture.is_earlier() {
+        if capture.is_earlier {
             analysis.note_earlier(&packet);
         }
         analysis.take_by(Connection::take_plainly, &dissect_packet(&packet));

@@ -123,7 +123,7 @@ pub struct Exchanges {
     queue: Vec<Exchange>,
     begun: u32,
     /// Where the request ends whose acknowledgement comes next.
-    awaited: Option<u64>,
+    pub awaited: Option<u64>,
     /// When the last of the responses was complete that are told; 0 where none is.
     answered: Time,
     /// Whether requests were sent without waiting for the responses to those before.
@@ -296,11 +296,6 @@ impl Exchanges {
     /// The request ends here, or its head with which it may end, and its acknowledgement is awaited.
     pub fn await_acknowledgement(&mut self, end: u64) {
         self.awaited.get_or_insert(end);
-    }
-
-    /// Where the request ends whose acknowledgement comes next.
-    pub fn awaited_end(&self) -> Option<u64> {
-        self.awaited
     }
 
     /// A message whose end only shows by what follows goes on up to here.

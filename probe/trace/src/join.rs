@@ -139,11 +139,11 @@ impl Join {
         let left = Leaving {
             segment: &segment,
             piece: full_payload(path.mss, segment.option_bytes),
-            heard: path.lanes.get(dissected.from.other_end()).arrived_count(),
+            heard: path.lanes[dissected.from.other_end()].heard,
         };
-        let answered = path.lanes.get(dissected.from.other_end()).left_count();
+        let answered = path.lanes[dissected.from.other_end()].next_order;
         let is_from_client = dissected.from == path.client;
-        let lane = path.lanes.of_end(dissected.from);
+        let lane = &mut path.lanes[dissected.from];
         let (fates, delays) = match is_from_client {
             true => &mut self.there,
             false => &mut self.back,
@@ -173,11 +173,9 @@ impl Join {
         if is_full(self) && now.saturating_sub(self.looked) > BETWEEN_LOOKS {
             self.looked = now;
             self.forget_paths(|path| {
-                let silent = match *path.done.get(ConnectionEnd::Low)
-                    && *path.done.get(ConnectionEnd::High)
-                {
-                    true => SILENT_CLOSED,
-                    false => SILENT,
+                let silent = match path.done.0 {
+                    [true, true] => SILENT_CLOSED,
+                    _ => SILENT,
                 };
                 now.saturating_sub(path.last_seen) > silent
             });
@@ -193,9 +191,7 @@ impl Join {
     fn make_room(&mut self) {
         let mut sizes = Vec::with_capacity(self.paths.len());
         for (key, path) in &mut self.paths {
-            for end in [ConnectionEnd::Low, ConnectionEnd::High] {
-                path.lanes.of_end(end).shed_memory();
-            }
+            path.lanes.0.iter_mut().for_each(Lane::shed_memory);
             sizes.push((path.memory_size(), *key));
         }
         self.kept = sizes.iter().map(|(size, _)| size).sum();
@@ -207,10 +203,9 @@ impl Join {
             self.kept -= size;
             self.passes_over = true;
             if let Some(mut path) = self.paths.remove(&key) {
-                self.there.0.add(&path.lanes.of_end(path.client).give_up());
-                self.back
-                    .0
-                    .add(&path.lanes.of_end(path.client.other_end()).give_up());
+                let (client, server) = path.lanes.from(path.client);
+                self.there.0.add(&client.give_up());
+                self.back.0.add(&server.give_up());
             }
         }
     }
@@ -225,14 +220,9 @@ impl Join {
             .map(|(key, _)| *key)
             .collect();
         for mut path in gone.iter().filter_map(|key| self.paths.remove(key)) {
-            let client = path.client;
-            for (end, sums) in [
-                (client, &mut self.there),
-                (client.other_end(), &mut self.back),
-            ] {
-                let lane = path.lanes.of_end(end);
+            let (client, server) = path.lanes.from(path.client);
+            for (lane, (fates, delays)) in [(client, &mut self.there), (server, &mut self.back)] {
                 self.kept = self.kept.saturating_sub(lane.memory_size());
-                let (fates, delays) = sums;
                 fates.add(&lane.close(unsettled_from, delays));
             }
         }
@@ -315,10 +305,8 @@ impl Join {
         let last = first.min(self.clocks.first_from_second(second));
         self.common.last = self.common.last.min(last);
         for path in self.paths.values_mut() {
-            for end in [ConnectionEnd::Low, ConnectionEnd::High] {
-                path.lanes
-                    .of_end(end)
-                    .judge_alone(|time| self.common.alone_arriving(time));
+            for lane in &mut path.lanes.0 {
+                lane.judge_alone(|time| self.common.alone_arriving(time));
             }
         }
     }
@@ -391,17 +379,14 @@ impl CaptureSpan {
 impl Path {
     /// Memory that is taken by what it keeps.
     fn memory_size(&self) -> usize {
-        [ConnectionEnd::Low, ConnectionEnd::High]
-            .map(|end| self.lanes.get(end).memory_size())
-            .iter()
-            .sum()
+        self.lanes.0.iter().map(Lane::memory_size).sum()
     }
 
     fn note_end(&mut self, from: ConnectionEnd, segment: &Segment) {
         if segment.has_flags(tcp::RST) {
-            (*self.done.of_end(from), *self.done.of_end(from.other_end())) = (true, true);
+            self.done = Ends([true, true]);
         } else if segment.flags & (tcp::SYN | tcp::FIN) != 0 {
-            *self.done.of_end(from) = segment.has_flags(tcp::FIN);
+            self.done[from] = segment.has_flags(tcp::FIN);
         }
     }
 
@@ -415,7 +400,7 @@ impl Path {
 
     fn count_mishaps(&mut self, client: &FinishedExchange, server: &FinishedExchange) -> Mishaps {
         let mut told = |end, (from, to)| {
-            let lane = self.lanes.of_end(end);
+            let lane = &mut self.lanes[end];
             let mishaps = lane.count_mishaps(from, to);
             lane.forget_mishaps(to);
             mishaps

@@ -23,11 +23,11 @@ fn measure_kept(talks: impl Iterator<Item = Talk>) -> (usize, usize) {
     let (mut most, mut told) = (0, 0);
     while capture.take_packets(64, &mut analysis) > 0 {
         analysis.bound_memory();
-        told += analysis.gathered.done.take_kept().drain(..).count();
+        told += analysis.gathered.done.kept.drain(..).count();
         most = most.max(analysis.kept_memory());
     }
     while analysis.finish() {}
-    (most, told + analysis.gathered.done.take_kept().len())
+    (most, told + analysis.gathered.done.kept.len())
 }
 
 /// What may be kept of each connection that is followed at most, growth until the next look and spare room included.

@@ -88,14 +88,15 @@ enum Mishap {
 #[derive(Debug, Default)]
 pub struct Lane {
     sent: VecDeque<SentPacket>,
-    next_order: u32,
+    /// How many packets have left.
+    pub next_order: u32,
     /// The latest that has arrived.
     newest: Option<u32>,
     /// What arrived and is not told yet, in the order of arrival: the first one waits for what has not left.
     waiting: VecDeque<ArrivedPacket>,
     came: Came,
     /// How many packets have arrived.
-    heard: u32,
+    pub heard: u32,
     pub fates: Fates,
     mishaps: VecDeque<(u32, Mishap)>,
 }
@@ -128,16 +129,6 @@ pub struct Leaving<'a> {
 }
 
 impl Lane {
-    /// How many packets have arrived.
-    pub fn arrived_count(&self) -> u32 {
-        self.heard
-    }
-
-    /// How many packets have left.
-    pub fn left_count(&self) -> u32 {
-        self.next_order
-    }
-
     /// Memory that is taken.
     pub fn memory_size(&self) -> usize {
         self.sent.capacity() * size_of::<SentPacket>()

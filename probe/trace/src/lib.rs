@@ -233,10 +233,10 @@ fn read_by<S: Source>(
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
     if !requests.are_written() {
         let distributions = std::mem::take(&mut requests.distributions);
-        analysis.gathered.done.count_among(distributions);
+        analysis.gathered.done.counted = Some(distributions);
     }
     let tell = |analysis: &mut Analysis, requests: &mut Requests| {
-        let mut kept = analysis.gathered.done.take_kept().drain(..);
+        let mut kept = analysis.gathered.done.kept.drain(..);
         let taken = kept.try_for_each(|finished| requests.take_exchange(&finished, None));
         taken.context("cannot write requests")
     };
@@ -253,7 +253,7 @@ fn read_by<S: Source>(
     }
     tell(&mut analysis, &mut requests)?;
     requests.flush_lines().context("cannot write requests")?;
-    if let Some(counted) = analysis.gathered.done.take_counted() {
+    if let Some(counted) = analysis.gathered.done.counted.take() {
         requests.distributions = counted;
     }
     let name = names.first().map_or("", String::as_str);

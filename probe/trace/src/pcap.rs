@@ -26,7 +26,7 @@ const MODIFIED: u32 = 0xa1b2_cd34;
 pub struct Pcap {
     order: Order,
     /// Nanoseconds in a unit of the fraction of a second.
-    unit: u32,
+    pub unit: u32,
     pub link: u16,
     pub snap_length: u32,
 }
@@ -78,11 +78,6 @@ impl Pcap {
             "microseconds"
         };
         format!("pcap, {}, {unit}", self.order.name())
-    }
-
-    /// Nanoseconds between two times that its packets can bear.
-    pub fn clock_tick(&self) -> Time {
-        u64::from(self.unit)
     }
 
     /// Whether it can be [split](Pcap::split): its numbers are as most machines have them. To allow for others would take time

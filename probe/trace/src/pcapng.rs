@@ -80,25 +80,16 @@ impl TimeResolution {
 pub struct Pcapng {
     order: Option<Order>,
     interfaces: Vec<CaptureInterface>,
-    snap_length: Option<u32>,
+    /// The largest of any interface; 0 means no limit.
+    pub snap_length: Option<u32>,
     /// Nanoseconds in a tick of the last packet's interface.
-    tick: u64,
+    pub tick: u64,
 }
 
 impl Pcapng {
     pub fn name(&self) -> String {
         let order = self.order.map_or("", Order::name);
         format!("pcapng, {order}")
-    }
-
-    /// The largest of any interface; 0 means no limit.
-    pub fn snap_length(&self) -> Option<u32> {
-        self.snap_length
-    }
-
-    /// Nanoseconds between two times that the last packet's interface tells apart.
-    pub fn clock_tick(&self) -> u64 {
-        self.tick
     }
 
     #[inline]

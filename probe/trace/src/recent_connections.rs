@@ -86,7 +86,7 @@ impl Lately {
 
     /// The connection is at its place no more.
     pub fn forget_key(&mut self, key: &Key) {
-        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+        for from in ConnectionEnd::BOTH {
             let wire = Wire::from_key(key, from);
             let index = self.index_of(wire);
             let entries = self.entries.get_mut(index).into_iter().flatten();

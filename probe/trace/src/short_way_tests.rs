@@ -266,7 +266,7 @@ fn trains_end_where_others_want_to_look() {
             while capture.take_packets(most, &mut analysis) == most {}
             analysis.finish();
             let packets = capture.facts.packets;
-            let kept = analysis.gathered.done.take_kept();
+            let kept = analysis.gathered.done.kept;
             format!("{packets} {:?} {kept:?}", analysis.sums)
         });
         assert_eq!(said[0], said[1], "seed {seed}");
@@ -302,7 +302,7 @@ fn places_that_others_take_over_are_forgotten() {
         Capture::open(file.as_slice()).take_packets(usize::MAX, &mut long);
         let [short, long] = [short, long.0].map(|mut analysis| {
             analysis.finish();
-            let kept = analysis.gathered.done.take_kept();
+            let kept = analysis.gathered.done.kept;
             format!("{:?} {kept:?}", analysis.sums)
         });
         assert_eq!(short, long, "seed {seed}");

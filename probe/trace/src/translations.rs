@@ -65,12 +65,8 @@ impl ConnectionBegin {
 
 /// Whether one end is the same: NAT seldom rewrites both.
 fn shares_an_end(one: &Key, other: &Key) -> bool {
-    let ends = [ConnectionEnd::Low, ConnectionEnd::High];
-    let shares = |end| {
-        ends.iter()
-            .any(|other_end| one.address(end) == other.address(*other_end))
-    };
-    ends.into_iter().any(shares)
+    let [one, other] = [one, other].map(|key| ConnectionEnd::BOTH.map(|end| key.address(end)));
+    one.iter().any(|end| other.contains(end))
 }
 
 impl First {

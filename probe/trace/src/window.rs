@@ -21,7 +21,7 @@ pub struct Window<S> {
     start: usize,
     end: usize,
     /// Where in the file the window's `start` is.
-    offset: u64,
+    pub offset: u64,
     ended: bool,
 }
 
@@ -75,11 +75,6 @@ impl<S: Source> Window<S> {
         });
         (self.start, self.end) = (start, start);
         self.room = Room::Map(map);
-    }
-
-    /// Where in the file the next byte is.
-    pub fn file_offset(&self) -> u64 {
-        self.offset
     }
 
     /// The bytes that are there already.
@@ -200,7 +195,7 @@ mod tests {
         }
         seen.extend_from_slice(window.available_bytes());
         assert_eq!(seen, file);
-        assert_eq!(window.file_offset(), (file.len() / 33 * 33) as u64);
+        assert_eq!(window.offset, (file.len() / 33 * 33) as u64);
     }
 
     #[test]

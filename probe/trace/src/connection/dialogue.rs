@@ -7,6 +7,7 @@ use crate::head::{self, Body, Head, Kind};
 use crate::key::ConnectionEnd;
 use crate::packet::Time;
 use crate::reader::{FoundMessage, Piece};
+use crate::stream;
 use crate::tcp::{self, Segment};
 use crate::writes::Heads;
 
@@ -26,9 +27,9 @@ impl Connection {
         let mut is_tls = piece.bytes.starts_with(TLS);
         let is_read = !piece.bytes.is_empty();
         let is_short = !piece.is_cut() && piece.length * 2 < u64::from(self.mss);
-        let is_first = is_short && !self.is_read && at == self.ways.get(from).stream.first_offset();
+        let is_first = is_short && !self.is_read && at == stream::START;
         while piece.length > 0 {
-            let reader = &mut self.ways.of_end(from).reader;
+            let reader = &mut self.ways[from].reader;
             let (passed, found) = if reader.begins_message(kind, &piece) {
                 let (ends_another, leaves_content) = (reader.is_open(), reader.is_unwanted());
                 let (passed, head) = reader.begin_message(kind, &piece);
@@ -45,7 +46,7 @@ impl Connection {
             };
             piece.pass_bytes(passed);
             at = at.wrapping_add(passed);
-            is_tls |= self.ways.get(from).reader.is_between() && piece.bytes.starts_with(TLS);
+            is_tls |= self.ways[from].reader.is_between() && piece.bytes.starts_with(TLS);
             match found {
                 None => {}
                 Some(FoundMessage::Head(head)) => {
@@ -59,8 +60,8 @@ impl Connection {
         self.go_on(from, kind, at, time);
         self.is_read |= is_read;
         self.begins_otherwise |=
-            is_first && kind == Kind::Request && self.ways.get(from).reader.is_lost();
-        self.is_tls |= is_tls && self.ways.get(from).reader.message_count() == 0;
+            is_first && kind == Kind::Request && self.ways[from].reader.is_lost();
+        self.is_tls |= is_tls && self.ways[from].reader.messages == 0;
         heads
     }
 
@@ -75,7 +76,7 @@ impl Connection {
         time: Time,
         done: &mut Done,
     ) -> Heads {
-        let reader = &mut self.ways.of_end(from).reader;
+        let reader = &mut self.ways[from].reader;
         let (ends_another, leaves_content) = (reader.is_open(), reader.is_unwanted());
         let head = reader.begin_cut(kind, &piece);
         if ends_another {
@@ -93,7 +94,7 @@ impl Connection {
     /// A message whose end only shows by what comes next goes on up to here.
     #[inline(always)]
     fn go_on(&mut self, from: ConnectionEnd, kind: Kind, at: u64, time: Time) {
-        if self.ways.get(from).reader.is_open() {
+        if self.ways[from].reader.is_open() {
             self.exchanges.extend_message(kind, at, time);
         }
     }
@@ -122,7 +123,7 @@ impl Connection {
                 if self.exchanges.are_full() {
                     self.give_up_oldest(done);
                 }
-                let heard = self.ways.get(self.client.other_end()).stream.acked_offset();
+                let heard = self.ways[self.client.other_end()].stream.acked;
                 let number = self.exchanges.begin_request(at, heard, time);
                 done.note_request(self.number, number, head);
             }
@@ -151,7 +152,7 @@ impl Connection {
                 exchange.interim += 1;
                 // The reply is still to begin.
                 exchange.response = Message::default();
-                let _ = self.ways.of_end(from).reader.enter_body(Some(Body::None));
+                let _ = self.ways[from].reader.enter_body(Some(Body::None));
                 return;
             }
             Kind::Response => {
@@ -165,15 +166,15 @@ impl Connection {
                 }
             }
         }
-        if self.ways.of_end(from).reader.enter_body(body).is_some() {
+        if self.ways[from].reader.enter_body(body).is_some() {
             self.end_message(from, kind, at, Some(time));
         } else if kind == Kind::Request && !is_guessed {
             // Its content may be left out.
             self.await_acknowledgement(from, at, time);
         }
         if is_tunnel {
-            for end in [ConnectionEnd::Low, ConnectionEnd::High] {
-                self.ways.of_end(end).reader.enter_tunnel();
+            for way in &mut self.ways.0 {
+                way.reader.enter_tunnel();
             }
         }
     }
@@ -210,7 +211,7 @@ impl Connection {
     #[inline(always)]
     fn await_acknowledgement(&mut self, from: ConnectionEnd, end: u64, time: Time) {
         self.exchanges.await_acknowledgement(end);
-        let acked = self.ways.get(from).stream.acked_offset();
+        let acked = self.ways[from].stream.acked;
         self.exchanges.acknowledge_up_to(acked, time);
     }
 
@@ -219,14 +220,12 @@ impl Connection {
     #[cold]
     fn answered_early(&mut self) {
         let client = self.client;
-        let (way, current) = (
-            self.ways.of_end(client),
-            self.exchanges.current_exchange(Kind::Request),
-        );
+        let way = &mut self.ways[client];
+        let current = self.exchanges.current_exchange(Kind::Request);
         let Some(exchange) = current.filter(|current| current.response.is_complete) else {
             return;
         };
-        if exchange.request.end_of_head() == Some(way.stream.top_offset()) {
+        if exchange.request.end_of_head() == Some(way.stream.top) {
             way.reader.leave_unwanted();
             self.expect_content(client, Kind::Request);
         }
@@ -253,20 +252,20 @@ impl Connection {
         let message = exchange.message_mut(kind);
         (message.is_complete, message.is_guessed) = (true, true);
         if kind == Kind::Request {
-            let acked = self.ways.get(from).stream.acked_offset();
+            let acked = self.ways[from].stream.acked;
             self.exchanges.acknowledge_up_to(acked, time);
         }
     }
 
     pub(super) fn end_stream(&mut self, from: ConnectionEnd, segment: &Segment) {
-        let stream = &self.ways.get(from).stream;
+        let stream = &self.ways[from].stream;
         let is_reset = segment.has_flags(tcp::RST);
-        if stream.is_known() && !is_reset && !stream.may_be_at(stream.offset_of(segment.sequence)) {
+        if stream.is_known && !is_reset && !stream.may_be_at(stream.offset_of(segment.sequence)) {
             // An old one, sent again, of a connection before.
             return;
         }
         self.handshake.fin.get_or_insert(segment.time);
-        let way = self.ways.of_end(from);
+        let way = &mut self.ways[from];
         if is_reset {
             self.is_reset = true;
             way.counts.resets += 1;
@@ -274,7 +273,7 @@ impl Connection {
             way.counts.repeated_controls += u64::from(segment.length == 0);
         }
         way.has_finished = true;
-        if segment.has_flags(tcp::FIN) && way.stream.is_known() {
+        if segment.has_flags(tcp::FIN) && way.stream.is_known {
             let end = way.stream.offset_of(segment.sequence);
             way.ends_at = Some(end.wrapping_add(u64::from(segment.length)));
         }
@@ -284,10 +283,10 @@ impl Connection {
     /// A message whose end only shows by what comes next is whole when nothing comes any more.
     pub(super) fn complete_by_end(&mut self, from: ConnectionEnd) {
         let kind = self.message_kind(from);
-        let way = self.ways.get(from);
+        let way = &self.ways[from];
         // What goes on until the connection closes is whole by a FIN alone: a reset cuts it off.
         let is_cut_off = way.reader.is_until_close() && way.ends_at.is_none();
-        let has_come = way.stream.ahead.is_empty() && Some(way.stream.edge_offset()) >= way.ends_at;
+        let has_come = way.stream.ahead.is_empty() && Some(way.stream.edge) >= way.ends_at;
         let is_whole = has_come && !is_cut_off;
         if way.has_finished && way.reader.is_open() {
             if let Some(exchange) = self.exchanges.current_exchange(kind) {
@@ -307,13 +306,13 @@ impl Connection {
 
     /// Until both ends have said all and heard all, more may come of the last exchange: acknowledgements, repeats.
     fn is_over(&self) -> bool {
-        let server = &self.ways.get(self.client.other_end()).stream;
-        self.is_reset || (self.is_closed() && server.acked_offset() >= server.edge_offset())
+        let server = &self.ways[self.client.other_end()].stream;
+        self.is_reset || (self.is_closed() && server.acked >= server.edge)
     }
 
     /// Tell the oldest exchange, done or not: false if there is none.
     pub(super) fn tell_oldest(&mut self, done: &mut Done) -> bool {
-        let edge = |end| self.ways.get(end).stream.edge_offset();
+        let edge = |end| self.ways[end].stream.edge;
         let (client, server) = (self.client, self.client.other_end());
         self.exchanges.close_oldest(|kind| match kind {
             Kind::Request => edge(client),

@@ -86,11 +86,11 @@ impl Connection {
     fn meet_segment(&mut self, from: ConnectionEnd, segment: &Segment) {
         self.last_seen = segment.time;
         self.catch_up();
-        let way = self.ways.of_end(from);
+        let way = &mut self.ways[from];
         way.counts.packets += 1;
         way.counts.payload_bytes += u64::from(segment.length);
         if segment.length > 0 {
-            self.strides.of_end(from).passed.time = segment.time;
+            self.strides[from].passed.time = segment.time;
         }
     }
 }

@@ -16,7 +16,7 @@ impl Connection {
 
     #[inline(never)]
     fn keep_whole(&self, exchange: &Exchange, done: &mut Done) {
-        let stream = |end| &self.ways.get(end).stream;
+        let stream = |end| &self.ways[end].stream;
         let (client, server) = (self.client, self.client.other_end());
         done.kept.push(FinishedExchange {
             key: self.key,

@@ -11,7 +11,7 @@ impl Connection {
     /// is accounted for.
     #[inline(always)]
     pub(super) fn is_next(&self, from: ConnectionEnd, segment: &Segment) -> bool {
-        let (stride, other) = (self.strides.get(from), self.strides.get(from.other_end()));
+        let (stride, other) = (&self.strides[from], &self.strides[from.other_end()]);
         segment.is_plain()
             && segment.length > 0
             && segment.window > 0
@@ -28,14 +28,11 @@ impl Connection {
         segment: &Segment,
         gathered: &mut Findings,
     ) {
-        let acknowledged = self
-            .strides
-            .get(from.other_end())
-            .count_news(segment.acknowledgement);
+        let acknowledged = self.strides[from.other_end()].count_news(segment.acknowledgement);
         let (this, other) = self.ways.from(from);
         other.stream.go_on(0, acknowledged);
         if kind == Kind::Response {
-            let acked = other.stream.acked_offset();
+            let acked = other.stream.acked;
             self.exchanges.acknowledge_up_to(acked, segment.time);
         }
         let placed = this.stream.place_next(segment);
