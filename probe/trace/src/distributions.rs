@@ -56,15 +56,15 @@ impl Distributions {
         }
         let spreads = &mut *self.spreads;
         let (request, response) = (&exchange.request, &exchange.response);
-        let spans = exchange.phase_spans(handshake);
-        for (spread, span) in [
-            (&mut spreads.connect_ns, spans.connect),
-            (&mut spreads.send_ns, spans.send),
-            (&mut spreads.wait_ns, spans.wait),
-            (&mut spreads.transfer_ns, spans.transfer),
-            (&mut spreads.total_ns, spans.total),
+        let phases = exchange.phase_lengths(handshake);
+        for (spread, length) in [
+            (&mut spreads.connect_ns, phases.connect),
+            (&mut spreads.send_ns, phases.send),
+            (&mut spreads.wait_ns, phases.wait),
+            (&mut spreads.transfer_ns, phases.transfer),
+            (&mut spreads.total_ns, phases.total),
         ] {
-            if let Some(length) = span.span_length() {
+            if let Some(length) = length {
                 spread.record_value(length);
             }
         }

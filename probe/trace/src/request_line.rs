@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::exchange::spans::{Handshake, Phases};
+use super::exchange::spans::Handshake;
 use super::exchange::{Exchange, Message};
 use super::key::{ConnectionEnd, Key};
 use super::packet::Time;
@@ -35,34 +35,9 @@ impl FinishedExchange {
         packet_numbers(self.response_sequence, &self.exchange.response)
     }
 
-    /// The times between its events, as far as they were seen.
-    pub fn phase_lengths(&self) -> Phases<Option<u64>> {
-        let Phases {
-            connect,
-            send,
-            wait,
-            transfer,
-            total,
-        } = self.exchange.phase_spans(&self.handshake);
-        Phases {
-            connect: connect.span_length(),
-            send: send.span_length(),
-            wait: wait.span_length(),
-            transfer: transfer.span_length(),
-            total: total.span_length(),
-        }
-    }
-
     pub fn to_line(&self, joined: Option<JoinedExchange>) -> RequestLine {
-        let Handshake {
-            syn,
-            synack,
-            ack,
-            fin,
-        } = self.handshake;
-        let Exchange {
-            request, response, ..
-        } = &self.exchange;
+        let handshake = &self.handshake;
+        let (request, response) = (&self.exchange.request, &self.exchange.response);
         RequestLine {
             schema: "trace.request.v1",
             connection: self.connection,
@@ -72,15 +47,15 @@ impl FinishedExchange {
             method: self.exchange.method.name().to_owned(),
             target: self.target.as_deref().map(str::to_owned),
             status: (self.exchange.status > 0).then_some(self.exchange.status),
-            syn: known_time(syn),
-            synack: known_time(synack),
-            ack: known_time(ack),
+            syn: known_time(handshake.syn),
+            synack: known_time(handshake.synack),
+            ack: known_time(handshake.ack),
             request_first: known_time(request.first),
             request_last: known_time(request.last),
             request_acked: known_time(self.exchange.acked),
             response_first: known_time(response.first),
             response_last: known_time(response.last),
-            fin: known_time(fin),
+            fin: known_time(handshake.fin),
             mss: self.mss,
             request: describe_carried(request),
             response: describe_carried(response),
@@ -214,7 +189,7 @@ impl JoinedExchange {
         server: &FinishedExchange,
         mishaps: Mishaps,
     ) -> JoinedExchange {
-        let (here, there) = (client.phase_lengths(), server.phase_lengths());
+        let [here, there] = [client, server].map(|end| end.exchange.phase_lengths(&end.handshake));
         let sum = || Some(here.send? + there.wait? + there.transfer?);
         let network = here
             .total

@@ -6,12 +6,13 @@ use super::packet::Time;
 pub const UNTIMED: Time = 0;
 
 /// A time, unless it is that of a packet without one.
+#[inline(always)]
 pub fn known_time(time: Option<Time>) -> Option<Time> {
     time.filter(|time| *time != UNTIMED)
 }
 
 /// From when to when the packets are, wherever in the file they stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     pub first: Time,
     pub last: Time,
