@@ -10,6 +10,7 @@ use super::counts::Counts;
 use super::document::{Options, Protocols};
 use super::findings::Findings;
 use super::foreign::{Foreign, Strangers};
+use super::head::Kind;
 use super::hosts::Hosts;
 use super::key::{ConnectionEnd, Key, Wire};
 use super::packet::{Packet, Time};
@@ -32,6 +33,16 @@ pub struct Sums {
     pub options: Options,
     /// Packets that are earlier than the one before them of their connection.
     pub backward: u64,
+}
+
+impl Sums {
+    /// What was counted of those who send such messages.
+    pub fn counts_of(&self, kind: Kind) -> &Counts {
+        match kind {
+            Kind::Request => &self.client,
+            Kind::Response => &self.server,
+        }
+    }
 }
 
 /// A segment, and whose it is.

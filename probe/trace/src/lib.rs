@@ -90,7 +90,6 @@ mod wire;
 use analysis::Analysis;
 use capture::{Capture, NO_FORMAT};
 pub use document::Document;
-use head::Kind;
 pub use request_line::RequestLine;
 use requests::Requests;
 use source::Source;
@@ -257,27 +256,11 @@ fn read_by<S: Source>(
         requests.distributions = counted;
     }
     let name = names.first().map_or("", String::as_str);
-    let captures = vec![compose::compose_capture(
-        name,
-        &capture,
-        &mut analysis,
-        None,
-    )];
-    let sides = (
-        compose::compose_side(
-            analysis.sums.client,
-            &mut analysis.gathered.shapes,
-            Kind::Request,
-        ),
-        compose::compose_side(
-            analysis.sums.server,
-            &mut analysis.gathered.shapes,
-            Kind::Response,
-        ),
-    );
+    let capture = compose::compose_capture(name, &capture, &mut analysis, None);
+    let sides = (capture.client.clone(), capture.server.clone());
     let ignored = analysis.strangers.by_name();
     Ok(compose::compose_document(
-        captures,
+        vec![capture],
         sides,
         &analysis.sums,
         ignored,
