@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use super::analysis::{DissectedPacket, dissect_packet};
 use super::askers::Askers;
 use super::capture::Capture;
-use super::clocks::{CaptureSpan, ClockWindow, Clocks, Gain, Stamp, estimate_clocks};
+use super::clocks::{ClockWindow, Clocks, Gain, Stamp, estimate_clocks};
 use super::hosts::Hosts;
 use super::key::{ConnectionEnd, Key};
 use super::lane::AT_ONCE;
 use super::packet::Time;
 use super::source::Source;
 use super::tcp::{self, Segment};
-use super::times::UNTIMED;
+use super::times::{Times, UNTIMED};
 
 /// Packets of the first capture that are remembered at most.
 const MOST_REMEMBERED: usize = 1 << 14;
@@ -20,6 +20,7 @@ const MOST_REMEMBERED: usize = 1 << 14;
 const WINDOWS: usize = 32;
 
 /// Some packets of a capture by what identifies them, spread evenly over it.
+#[derive(Default)]
 struct RememberedPackets {
     packets: HashMap<u64, Option<Stamp>>,
     /// Those are remembered whose fingerprints are multiples of 2^this.
@@ -39,7 +40,7 @@ impl RememberedPackets {
         // Of two packets that look the same, neither can be known again, unless they are one that was captured twice.
         let has_more = segment.length > 0 || segment.has_flags(tcp::SYN);
         let is_one = segment.id != 0 || (segment.stamp.is_some() && has_more);
-        let is_at_once = |seen: &Stamp| elapsed_between(seen.time, segment.time) < AT_ONCE;
+        let is_at_once = |seen: &Stamp| segment.time.saturating_sub(seen.time) < AT_ONCE;
         entry
             .and_modify(|seen| *seen = seen.filter(|seen| is_one || is_at_once(seen)))
             .or_insert(Some(Stamp {
@@ -75,7 +76,7 @@ pub struct Comparison {
     /// None when they hold no packet in common.
     pub clocks: Option<Clocks>,
     /// Each capture's own time.
-    pub spans: [CaptureSpan; 2],
+    pub spans: [Times; 2],
     /// Whose packets both hold; None when they hold no packet in common.
     pub hosts: Option<Hosts>,
     pub askers: Askers,
@@ -83,11 +84,7 @@ pub struct Comparison {
 
 /// Read both captures once.
 pub fn compare_captures<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> Comparison {
-    let mut remembered = RememberedPackets {
-        packets: HashMap::new(),
-        thinned: 0,
-    };
-    let mut spans = [CaptureSpan { first: 0, last: 0 }; 2];
+    let mut remembered = RememberedPackets::default();
     let [mut hosts, mut others] = [Hosts::default(), Hosts::default()];
     let mut askers = Askers::default();
     while first.advance_packet().is_some() {
@@ -102,22 +99,11 @@ pub fn compare_captures<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> 
             remembered.add(fingerprint_segment(&key, from, &segment), &segment, tick);
         }
     }
-    let span = |capture: &Capture<S>| {
-        let times = capture.facts.times;
-        times.map_or(CaptureSpan { first: 0, last: 0 }, |times| CaptureSpan {
-            first: times.first,
-            last: times.last,
-        })
-    };
-    spans[0] = span(&first);
-    let width = (elapsed_between(spans[0].first, spans[0].last) / WINDOWS as u64).max(1);
-    let mut windows: Vec<ClockWindow> = (0..=WINDOWS as u64)
-        .map(|number| ClockWindow {
-            time: spans[0].first.saturating_add(number * width + width / 2),
-            there: Vec::new(),
-            back: Vec::new(),
-        })
-        .collect();
+    let span = first.facts.times.unwrap_or_default();
+    let width = (span.last.saturating_sub(span.first) / WINDOWS as u64).max(1);
+    let middles = (0..=WINDOWS as u64).map(|number| number * width + width / 2);
+    let windows = middles.map(|middle| ClockWindow::new_at(span.first.saturating_add(middle)));
+    let mut windows: Vec<_> = windows.collect();
     let mut packets = 0;
     while second.advance_packet().is_some() {
         let tick = second.clock_tick();
@@ -141,8 +127,8 @@ pub fn compare_captures<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> 
             continue;
         };
         packets += 1;
-        let number = usize::try_from(elapsed_between(spans[0].first, stamp.time) / width)
-            .unwrap_or(usize::MAX);
+        let number =
+            usize::try_from(stamp.time.saturating_sub(span.first) / width).unwrap_or(usize::MAX);
         if let Some(window) = windows.get_mut(number) {
             let time = segment.time;
             let gain = Gain::new(stamp, Stamp { time, tick });
@@ -152,16 +138,11 @@ pub fn compare_captures<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> 
             }
         }
     }
-    spans[1] = span(&second);
     let clocks = estimate_clocks(&windows, packets);
     Comparison {
         hosts: clocks.map(|_| hosts.shared_with(others)),
         clocks,
-        spans,
+        spans: [span, second.facts.times.unwrap_or_default()],
         askers,
     }
-}
-
-fn elapsed_between(from: Time, to: Time) -> u64 {
-    to.saturating_sub(from)
 }

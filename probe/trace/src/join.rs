@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::analysis::DissectedPacket;
 use super::askers::Askers;
-use super::clocks::{CapturePlace, CaptureSpan, Clocks};
+use super::clocks::{CapturePlace, Clocks};
 use super::fates::Fates;
 use super::join_document::{BetweenEnds, JoinDocument, JoinSpreads};
 use super::key::{ConnectionEnd, Ends, Key};
@@ -13,6 +13,7 @@ use super::packet::Time;
 use super::pairs::{Kept, Meeting, WaitingExchanges};
 use super::request_line::{FinishedExchange, JoinedExchange, Mishaps};
 use super::tcp::{self, Segment};
+use super::times::Times;
 use ground::statistics::Durations;
 
 /// A request, and what the other end adds to it.
@@ -33,7 +34,7 @@ pub struct Join {
     clocks: Clocks,
     askers: Askers,
     /// While both captures were running, by the clock of the first.
-    common: CaptureSpan,
+    common: Times,
     paths: HashMap<Key, Box<Path>>,
     /// Memory that is taken by what is on the way of all of them, or was.
     kept: usize,
@@ -68,9 +69,9 @@ const BETWEEN_LOOKS: Time = 50_000_000;
 const UNSETTLED: Time = 1_000_000_000;
 
 impl Join {
-    pub fn new(clocks: Clocks, spans: [CaptureSpan; 2], askers: Askers) -> Join {
+    pub fn new(clocks: Clocks, spans: [Times; 2], askers: Askers) -> Join {
         let [first, second] = spans;
-        let common = CaptureSpan {
+        let common = Times {
             first: first.first.max(clocks.first_from_second(second.first)),
             last: first.last.min(clocks.first_from_second(second.last)),
         };
@@ -109,7 +110,7 @@ impl Join {
         client: ConnectionEnd,
     ) {
         let time = self.common_time(place, dissected.segment.time);
-        let CaptureSpan { first, last } = self.common;
+        let Times { first, last } = self.common;
         let near = first.saturating_sub(UNSETTLED)..=last.saturating_add(UNSETTLED);
         if !near.contains(&time) {
             return;
@@ -354,7 +355,7 @@ impl Join {
 }
 
 /// The time during which both captures ran, for which it says what a packet without counterpart means.
-impl CaptureSpan {
+impl Times {
     fn alone_leaving(&self, time: Time) -> Alone {
         match time {
             _ if time < self.first => Alone::Early,
