@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::tally::add_fields;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fates {
     /// As seen at the sender's end while the other capture was running, or seen to arrive; super-segments count once.
@@ -26,19 +28,8 @@ pub struct Fates {
 
 impl Fates {
     pub fn add(&mut self, other: &Fates) {
-        let pairs = [
-            (&mut self.left, other.left),
-            (&mut self.arrived, other.arrived),
-            (&mut self.lost, other.lost),
-            (&mut self.lost_bare, other.lost_bare),
-            (&mut self.reordered, other.reordered),
-            (&mut self.reordered_bare, other.reordered_bare),
-            (&mut self.duplicated, other.duplicated),
-            (&mut self.unsent, other.unsent),
-            (&mut self.unsettled, other.unsettled),
-        ];
-        for (mine, more) in pairs {
-            *mine += more;
+        add_fields! {
+            self, other, left arrived lost lost_bare reordered reordered_bare duplicated unsent unsettled
         }
     }
 }
