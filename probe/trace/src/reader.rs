@@ -245,8 +245,7 @@ impl MessageReader {
                 (ReaderState::Cut, length as u64, Some(head))
             }
             Ok(None) if !piece.is_cut() && piece.bytes.len() < head::LONGEST => {
-                let mut pieces = Vec::new();
-                pieces.extend_from_slice(piece.bytes);
+                let pieces = piece.bytes.to_vec();
                 (ReaderState::Head(pieces), piece.length, None)
             }
             _ => {

@@ -23,14 +23,7 @@ impl FoundPlace {
     const HIGH: u32 = 1 << 31;
 
     fn new(place: usize, from: ConnectionEnd) -> FoundPlace {
-        FoundPlace(
-            place as u32
-                | if from == ConnectionEnd::High {
-                    FoundPlace::HIGH
-                } else {
-                    0
-                },
-        )
+        FoundPlace(place as u32 | (from as u32) << 31)
     }
 
     #[inline(always)]

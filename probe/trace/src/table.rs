@@ -178,33 +178,16 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::ConnectionEnd;
     use super::super::tcp::Segment;
     use super::*;
 
     fn sample_connection(number: u64) -> Connection {
         let segment = Segment {
             time: number,
-            sequence: 0,
-            acknowledgement: 0,
-            flags: 0,
-            window: 0,
-            checksum: 0,
-            id: 0,
-            stamp: None,
-            option_bytes: 0,
-            tcp_option_bytes: 0,
-            options: &[],
-            payload: &[],
-            length: 0,
+            ..Segment::default()
         };
-        Connection::new(
-            number,
-            sample_key(number),
-            ConnectionEnd::Low,
-            &segment,
-            number,
-        )
+        let (key, from) = (sample_key(number), ConnectionEnd::Low);
+        Connection::new(number, key, from, &segment, number)
     }
 
     fn sample_key(number: u64) -> Key {

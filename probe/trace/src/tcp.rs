@@ -15,7 +15,7 @@ pub const ACK: u8 = 16;
 pub const CONTROLS: u8 = SYN | FIN | RST | ACK;
 
 /// A segment on its way from one end to the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<'a> {
     pub time: Time,
     pub sequence: u32,
