@@ -6,9 +6,8 @@ use std::io;
 use super::packet::{Next, Packet, Record, Time};
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
-use super::source::Source;
+use super::source::{INTERRUPTED, Source};
 use super::times::{Times, UNTIMED};
-use super::until;
 use super::window::Window;
 
 /// The name of the format of what is no capture.
@@ -222,7 +221,7 @@ impl<S: Source> Capture<S> {
 
     /// It is not read on, though more may be there: the user has had enough.
     pub fn leave_off(&mut self) {
-        self.stop(format!("cannot be read on: {}", until::INTERRUPTED));
+        self.stop(format!("cannot be read on: {}", INTERRUPTED));
     }
 
     /// The packet that was last gone to.

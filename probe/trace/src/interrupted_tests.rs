@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::capture::Capture;
 use super::document::Document;
 use super::requests::Requests;
-use super::source::Source;
-use super::until::INTERRUPTED;
+use super::source::{INTERRUPTED, Source};
 use super::wire::{GET, Pcap, Talk, reply};
 use super::{capture_pair, comparison};
 

@@ -64,7 +64,6 @@ mod text;
 mod times;
 mod translations;
 mod tunnel;
-mod until;
 mod usual_packet;
 mod warnings;
 mod window;
@@ -92,8 +91,7 @@ use capture::{Capture, NO_FORMAT};
 pub use document::Document;
 pub use request_line::RequestLine;
 use requests::Requests;
-use source::Source;
-use until::Until;
+use source::{Source, Until};
 
 /// Take captures apart: connections, requests, and what became of their segments.
 ///
