@@ -45,8 +45,6 @@ pub trait Engine<'a> {
     fn under_way(&self) -> Vec<Exchange>;
 
     fn close_all(&mut self);
-
-    fn into_recorder(self) -> Recorder;
 }
 
 /// The state that engines share.
@@ -81,11 +79,7 @@ impl<'a> Core<'a> {
                 workers: 0,
                 quota: 0,
             },
-            window: Window {
-                begin: 0,
-                start: 0,
-                end: 0,
-            },
+            window: Window::default(),
             recorder: Recorder::default(),
             idle: Vec::new(),
             free: Vec::new(),
@@ -121,8 +115,8 @@ impl<'a> Core<'a> {
     }
 }
 
-/// Send and receive until all is done.
-pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
+/// Send and receive until all is done: what was found.
+pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Recorder {
     let real_time = pace.is_sparse().then(RealTime::new).flatten();
     engine.core().recorder.real_time = real_time.is_some();
     engine.core().pace = pace;
@@ -160,6 +154,7 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
     (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter.stop();
     engine.close_all();
     engine.core().publish_counts();
+    std::mem::take(&mut engine.core().recorder)
 }
 
 fn start_workers<'a>(engine: &mut impl Engine<'a>) {

@@ -15,7 +15,7 @@ use ground::clock::{NEVER, Nanoseconds};
 const SPARSE: f64 = 1000.0;
 
 /// The time in which requests count: by when they were meant to be sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     /// When sending begins; what is sent before `start` only warms up.
     pub begin: Nanoseconds,

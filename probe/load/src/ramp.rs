@@ -306,13 +306,7 @@ mod tests {
             recorder.record_completed(&exchange, &reply, (at, 0), &window);
         }
         let elapsed = recorder.last.min(end).saturating_sub(start);
-        Measurement {
-            recorder,
-            started: 0,
-            elapsed,
-            lasted: elapsed,
-            interrupted: false,
-        }
+        Measurement::of_window(recorder, elapsed)
     }
 
     #[test]

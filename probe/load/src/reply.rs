@@ -47,17 +47,20 @@ impl LastHead {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ReplyState {
+    #[default]
     Head,
-    Sized { remaining: u64 },
+    Sized {
+        remaining: u64,
+    },
     Chunked(Chunks),
     UntilClose,
     Done,
 }
 
 /// One reply, and how much of it is there.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reply {
     state: ReplyState,
     to_head: bool,
@@ -65,24 +68,11 @@ pub struct Reply {
     pieces: Vec<u8>,
     heads: usize,
     received: u64,
-    status: u16,
-    keep_alive: bool,
-    body: u64,
-}
-
-impl Default for Reply {
-    fn default() -> Self {
-        Self {
-            state: ReplyState::Head,
-            to_head: false,
-            pieces: Vec::new(),
-            heads: 0,
-            received: 0,
-            status: 0,
-            keep_alive: false,
-            body: 0,
-        }
-    }
+    pub status: u16,
+    /// Whether the server lets the connection be used again.
+    pub keep_alive: bool,
+    /// Bytes of content.
+    pub body: u64,
 }
 
 impl Reply {
@@ -106,20 +96,6 @@ impl Reply {
     /// Whether not a single byte has come.
     pub fn is_untouched(&self) -> bool {
         self.received == 0
-    }
-
-    pub fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// Whether the server lets the connection be used again.
-    pub fn keep_alive(&self) -> bool {
-        self.keep_alive
-    }
-
-    /// Bytes of content.
-    pub fn body_bytes(&self) -> u64 {
-        self.body
     }
 
     /// Bytes of heads and framing.

@@ -33,9 +33,9 @@ fn read_in_pieces(
         reply.end_stream()?;
     }
     // Every byte is accounted for once.
-    let counted = reply.header_bytes() + reply.body_bytes();
+    let counted = reply.header_bytes() + reply.body;
     assert_eq!(counted, consumed as u64);
-    Ok((reply.status(), reply.body_bytes(), reply.keep_alive()))
+    Ok((reply.status, reply.body, reply.keep_alive))
 }
 
 #[test]
@@ -171,12 +171,12 @@ fn a_head_that_was_seen_before_means_the_same_again() {
     for _ in 0..2 {
         let mut reply = Reply::default();
         assert_eq!(reply.feed_bytes(stream, &mut last), Ok(stream.len()));
-        assert_eq!((reply.status(), reply.body_bytes()), (200, 5));
+        assert_eq!((reply.status, reply.body), (200, 5));
     }
     let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!";
     let mut other = Reply::default();
     other.feed_bytes(stream, &mut last).unwrap();
-    assert_eq!(other.body_bytes(), 6);
+    assert_eq!(other.body, 6);
 }
 
 #[test]

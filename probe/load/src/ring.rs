@@ -1,45 +1,12 @@
-//! What the io_uring engine needs of the kernel: the ring, its table of direct descriptors, and addresses as it reads them.
+//! What the io_uring engine needs of the kernel: the ring, and its table of direct descriptors.
 
 use io_uring::{IoUring, opcode};
-use rustix::net::addr::SocketAddrArg;
-
-use super::socket;
 
 /// Submissions that fit before the kernel must take them.
 const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 /// Connections that can be open at once, where the limit of descriptors allows it.
 const MOST_CONNECTIONS: u32 = 32 << 10;
-
-/// An address as the kernel reads it; boxed, because operations point to it.
-pub struct SocketAddress {
-    pub storage: Box<libc::sockaddr_storage>,
-    pub length: libc::socklen_t,
-    pub family: i32,
-}
-
-impl SocketAddress {
-    pub fn new(address: std::net::SocketAddr) -> Self {
-        // SAFETY: an all-zero sockaddr_storage is valid.
-        let mut storage: Box<libc::sockaddr_storage> = Box::new(unsafe { std::mem::zeroed() });
-        // SAFETY: the address is no longer than sockaddr_storage, which holds every kind of address.
-        let length = unsafe {
-            address.with_sockaddr(|pointer, length| {
-                std::ptr::copy_nonoverlapping(
-                    pointer.cast::<u8>(),
-                    std::ptr::from_mut(&mut *storage).cast::<u8>(),
-                    length as usize,
-                );
-                length
-            })
-        };
-        Self {
-            storage,
-            length,
-            family: i32::from(socket::address_family(address).as_raw()),
-        }
-    }
-}
 
 /// A ring with a table of so many direct descriptors.
 pub fn open_ring(capacity: u32) -> std::io::Result<IoUring> {

@@ -3,15 +3,16 @@
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{opcode, squeue};
+use rustix::net::SocketAddrAny;
 
-use super::driver::{self, Core};
+use super::driver::{self, Core, Engine};
 use super::errors::Failure;
 use super::job::{Job, Live};
 use super::pinned_memory::PinnedMemory;
-use super::recorder::{Exchange, Life, Recorder};
+use super::recorder::{Exchange, Life};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
-use super::ring::{self, SocketAddress};
+use super::ring;
 use ground::clock::{self, Nanoseconds, SECOND};
 
 /// The first read of a reply; what remains of a body is discarded unseen.
@@ -44,8 +45,9 @@ impl RingStep {
     ];
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum RingPhase {
+    #[default]
     Empty,
     Connecting,
     Busy,
@@ -53,6 +55,7 @@ enum RingPhase {
     Cancelling,
 }
 
+#[derive(Default)]
 struct RingSlot {
     phase: RingPhase,
     /// Tells completions of this request from those of its predecessors.
@@ -66,10 +69,16 @@ struct RingSlot {
     buffer: Box<[u8]>,
 }
 
+impl RingSlot {
+    fn is_under_way(&self) -> bool {
+        matches!(self.phase, RingPhase::Busy | RingPhase::Connecting)
+    }
+}
+
 /// What operations point to.
 struct Memory {
     slots: Vec<RingSlot>,
-    address: SocketAddress,
+    address: SocketAddrAny,
     /// The requests' bytes.
     requests: Vec<Box<[u8]>>,
     discard: Vec<u8>,
@@ -83,7 +92,7 @@ pub struct Uring<'a> {
     completions: Vec<(u64, i32)>,
 }
 
-impl<'a> driver::Engine<'a> for Uring<'a> {
+impl<'a> Engine<'a> for Uring<'a> {
     #[inline]
     fn core(&mut self) -> &mut Core<'a> {
         &mut self.core
@@ -92,14 +101,8 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     fn take_slot(&mut self) -> u32 {
         self.core.free.pop().unwrap_or_else(|| {
             self.pinned.slots.push(RingSlot {
-                phase: RingPhase::Empty,
-                generation: 0,
-                life: Life::default(),
-                exchange: Exchange::default(),
-                request: 0,
-                reply: Reply::default(),
-                broke: false,
                 buffer: vec![0; READ].into_boxed_slice(),
+                ..RingSlot::default()
             });
             (self.pinned.slots.len() - 1) as u32
         })
@@ -157,8 +160,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     fn give_up(&mut self, limit: Nanoseconds, now: Nanoseconds) {
         for index in 0..self.pinned.slots.len() {
             let slot = &mut self.pinned.slots[index];
-            let under_way = matches!(slot.phase, RingPhase::Busy | RingPhase::Connecting);
-            if under_way && slot.exchange.launched <= limit {
+            if slot.is_under_way() && slot.exchange.launched <= limit {
                 slot.phase = RingPhase::Cancelling;
                 let exchange = slot.exchange;
                 self.core
@@ -169,18 +171,9 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     }
 
     fn under_way(&self) -> Vec<Exchange> {
-        let under_way =
-            |slot: &&RingSlot| matches!(slot.phase, RingPhase::Busy | RingPhase::Connecting);
-        self.pinned
-            .slots
-            .iter()
-            .filter(under_way)
-            .map(|slot| slot.exchange)
-            .collect()
-    }
-
-    fn into_recorder(self) -> Recorder {
-        self.core.recorder
+        let slots = self.pinned.slots.iter();
+        let under_way = slots.filter(|slot| slot.is_under_way());
+        under_way.map(|slot| slot.exchange).collect()
     }
 
     /// What is under way ends as a client's would, as far as a second has room for it.
@@ -199,7 +192,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
             .any(|slot| slot.phase != RingPhase::Empty)
             && clock::monotonic_now() < limit
         {
-            driver::Engine::wait(self, driver::LONGEST_WAIT);
+            self.wait(driver::LONGEST_WAIT);
         }
     }
 }
@@ -210,7 +203,7 @@ impl<'a> Uring<'a> {
         let bytes = |request: &Request| request.bytes.clone().into();
         let memory = Memory {
             slots: Vec::new(),
-            address: SocketAddress::new(job.address),
+            address: job.address.into(),
             requests: job.requests.iter().map(bytes).collect(),
             discard: vec![0; DISCARD],
         };
@@ -257,13 +250,14 @@ impl<'a> Uring<'a> {
         let fixed = Fixed(index);
         let slot = DestinationSlot::try_from_slot_target(index).ok();
         let quiet = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
-        let opened = opcode::Socket::new(self.pinned.address.family, libc::SOCK_STREAM, 0)
+        let address = &self.pinned.address;
+        let family = i32::from(address.address_family().as_raw());
+        let opened = opcode::Socket::new(family, libc::SOCK_STREAM, 0)
             .file_index(slot)
             .build()
             .flags(quiet)
             .user_data(self.event_token(index, RingStep::Socket));
-        let storage = std::ptr::from_ref(&*self.pinned.address.storage).cast();
-        let connected = opcode::Connect::new(fixed, storage, self.pinned.address.length)
+        let connected = opcode::Connect::new(fixed, address.as_ptr().cast(), address.addr_len())
             .build()
             .flags(squeue::Flags::IO_LINK)
             .user_data(self.event_token(index, RingStep::Connect));

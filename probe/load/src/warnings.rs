@@ -263,13 +263,7 @@ mod tests {
     use super::*;
 
     fn sample_measurement(recorder: Recorder) -> Measurement {
-        Measurement {
-            recorder,
-            started: 0,
-            elapsed: 10 * SECOND,
-            lasted: 10 * SECOND,
-            interrupted: false,
-        }
+        Measurement::of_window(recorder, 10 * SECOND)
     }
 
     fn sample_recorder() -> Recorder {
