@@ -86,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             None,
         ),
     };
-    let mut document = Document::new(&plan, resolved, agreed.as_ref(), &engine, &measured)?;
+    let mut document = Document::new(&plan, resolved, agreed, &engine, &measured)?;
     if let Some((steps, saturation)) = ramp {
         document.add_ramp(steps, saturation);
     }
