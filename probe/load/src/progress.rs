@@ -2,9 +2,11 @@
 
 use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
+
+use serde::Serialize;
 
 use super::job::{Live, Window};
 use super::live;
@@ -58,7 +60,9 @@ impl Progress {
             let now = clock::monotonic_now();
             let line = self.read_line(lives, window, now, before);
             before = (now, line.completed);
-            self.show_line(&line);
+            self.print_line(&line, |width| {
+                format!("\r\x1b[K{}", live::live_line(&line, width))
+            });
             next += INTERVAL;
             // After a stop of this process the lines that were missed are not made up for.
             next = next.max(now + INTERVAL - 10 * MILLISECOND);
@@ -71,36 +75,25 @@ impl Progress {
     /// Steps of a ramp follow.
     pub fn begin_steps(&self) {
         if matches!(self.reader, ProgressReader::Person) {
-            let width = layout::terminal_width(std::io::stderr());
-            Self::print_line(Ok(live::step_headings(width)));
+            let headings = live::step_headings(layout::terminal_width(std::io::stderr()));
+            let _ = writeln!(std::io::stderr(), "{headings}");
         }
     }
 
     /// A step of a ramp is over.
     pub fn report_step(&self, step: &Step) {
-        match self.reader {
-            ProgressReader::Nobody => {}
-            ProgressReader::Program => Self::print_line(serde_json::to_string(&StepLine {
-                schema: "load.step.v1",
-                step,
-            })),
-            ProgressReader::Person => Self::print_line(Ok(live::step_row(
-                step,
-                layout::terminal_width(std::io::stderr()),
-            ))),
-        }
+        let schema = "load.step.v1";
+        self.print_line(&StepLine { schema, step }, |width| {
+            live::step_row(step, width) + "\n"
+        });
     }
 
     /// A ramp waits for the server to be at rest, so long at most.
-    pub fn report_waiting(&self, up_to: Nanoseconds) {
-        match self.reader {
-            ProgressReader::Nobody => {}
-            ProgressReader::Program => Self::print_line(serde_json::to_string(&WaitingLine {
-                schema: "load.waiting.v1",
-                up_to_ns: up_to,
-            })),
-            ProgressReader::Person => Self::print_line(Ok(live::waiting_row(up_to))),
-        }
+    pub fn report_waiting(&self, up_to_ns: Nanoseconds) {
+        let schema = "load.waiting.v1";
+        self.print_line(&WaitingLine { schema, up_to_ns }, |_| {
+            live::waiting_row(up_to_ns) + "\n"
+        });
     }
 
     /// The steps that whoever reads the report has not seen as they ended.
@@ -111,10 +104,16 @@ impl Progress {
         }
     }
 
-    fn print_line(line: serde_json::Result<String>) {
-        if let Ok(line) = line {
+    /// Print what a program reads, or what a person sees on a terminal so wide.
+    fn print_line(&self, line: &impl Serialize, show: impl FnOnce(usize) -> String) {
+        let text = match self.reader {
+            ProgressReader::Nobody => return,
+            ProgressReader::Program => serde_json::to_string(line).map(|line| line + "\n"),
+            ProgressReader::Person => Ok(show(layout::terminal_width(std::io::stderr()))),
+        };
+        if let Ok(text) = text {
             // One write a line: whoever ends the run leaves whole lines behind. A reader that went away is no fault.
-            let _ = std::io::stderr().write_all((line + "\n").as_bytes());
+            let _ = std::io::stderr().write_all(text.as_bytes());
         }
     }
 
@@ -125,11 +124,9 @@ impl Progress {
         now: Nanoseconds,
         (then, completed_then): (Nanoseconds, u64),
     ) -> ProgressLine {
-        let sum = |of: fn(&Live) -> &std::sync::atomic::AtomicU64| -> u64 {
-            lives
-                .iter()
-                .map(|live| of(live).load(Ordering::Relaxed))
-                .sum()
+        let sum = |of: fn(&Live) -> &AtomicU64| -> u64 {
+            let each = lives.iter().map(|live| of(live).load(Ordering::Relaxed));
+            each.sum()
         };
         let completed = sum(|live| &live.completed);
         let (phase, since) = if now < window.start {
@@ -148,17 +145,6 @@ impl Progress {
             errors: sum(|live| &live.errors),
             connections: sum(|live| &live.open),
             offered: self.offered,
-        }
-    }
-
-    fn show_line(&self, line: &ProgressLine) {
-        match self.reader {
-            ProgressReader::Nobody => {}
-            ProgressReader::Program => Self::print_line(serde_json::to_string(line)),
-            ProgressReader::Person => {
-                let line = live::live_line(line, layout::terminal_width(std::io::stderr()));
-                let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
-            }
         }
     }
 }
