@@ -300,7 +300,8 @@ fn parse_decimal(text: &str) -> Option<u64> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-fn keep_alive(headers: &[httparse::Header], is_http_1_1: bool) -> bool {
+/// Whether a connection can be used again, as the headers of a message say that came over it.
+pub fn keep_alive(headers: &[httparse::Header], is_http_1_1: bool) -> bool {
     let mut keep_alive = is_http_1_1;
     for token in header_values(headers, "connection").flat_map(split_tokens) {
         if token.eq_ignore_ascii_case("close") {
