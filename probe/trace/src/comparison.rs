@@ -28,12 +28,8 @@ struct RememberedPackets {
 }
 
 impl RememberedPackets {
-    fn wants_fingerprint(&self, fingerprint: u64) -> bool {
-        fingerprint.trailing_zeros() >= self.thinned
-    }
-
     fn add(&mut self, fingerprint: u64, segment: &Segment, tick: Time) {
-        if !self.wants_fingerprint(fingerprint) {
+        if fingerprint.trailing_zeros() < self.thinned {
             return;
         }
         let entry = self.packets.entry(fingerprint);

@@ -166,10 +166,6 @@ impl Connection {
         })
     }
 
-    pub fn agreed_mss(&self) -> Option<u32> {
-        self.knows_mss.then_some(self.mss)
-    }
-
     fn message_kind(&self, from: ConnectionEnd) -> Kind {
         if from == self.client {
             Kind::Request

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use super::analysis::DissectedPacket;
 use super::askers::Askers;
 use super::clocks::{CapturePlace, Clocks};
-use super::fates::Fates;
-use super::join_document::{BetweenEnds, JoinDocument, JoinSpreads};
+use super::join_document::{BetweenEnds, Fates, JoinDocument, JoinSpreads};
 use super::key::{ConnectionEnd, Ends, Key};
 use super::lane::{self, Alone, Lane, Leaving};
 use super::packet::Time;
@@ -30,6 +29,7 @@ struct Path {
     done: Ends<bool>,
 }
 
+#[derive(Default)]
 pub struct Join {
     clocks: Clocks,
     askers: Askers,
@@ -79,18 +79,7 @@ impl Join {
             clocks,
             askers,
             common,
-            paths: HashMap::new(),
-            kept: 0,
-            passes_over: false,
-            there: Default::default(),
-            back: Default::default(),
-            refused: 0,
-            looked: 0,
-            waiting: Default::default(),
-            pairs: 0,
-            only_at_client: 0,
-            only_at_server: 0,
-            spreads: JoinSpreads::default(),
+            ..Join::default()
         }
     }
 
@@ -233,17 +222,15 @@ impl Join {
     pub fn tell_finished(&mut self, place: CapturePlace, finished: FinishedExchange) -> Vec<Told> {
         let is_client = place == self.clocks.client;
         let [client, server] = &mut self.waiting;
-        let (own, other) = if is_client {
-            (client, server)
-        } else {
-            (server, client)
+        let (own, other) = match is_client {
+            true => (client, server),
+            false => (server, client),
         };
         match own.meet_other(other, Box::new(finished)) {
             Meeting::Both(this, other) => {
-                let (client, server) = if is_client {
-                    (this, other)
-                } else {
-                    (other, this)
+                let (client, server) = match is_client {
+                    true => (this, other),
+                    false => (other, this),
                 };
                 let joined = self.pair_exchanges(&client, &server);
                 vec![(client, Some(joined))]

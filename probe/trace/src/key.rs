@@ -4,8 +4,6 @@ use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::{Index, IndexMut};
 
-use crate::spread::GOLDEN;
-
 /// One of a connection's two ends: the one whose address and port are the lower pair is `Low`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConnectionEnd {
@@ -56,6 +54,10 @@ impl<T> Ends<T> {
         }
     }
 }
+
+/// What spreads numbers when they are multiplied by it, so that neighbours end far from each other: 2^64 over the golden ratio,
+/// made odd (Knuth, The Art of Computer Programming 3, section 6.4), ones and zeros well mixed.
+pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Both halves of a product in one, for low bits of it depend on low bits alone.
 #[inline]

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use super::fates::Fates;
+use super::join_document::Fates;
 use super::mark::Mark;
 use super::packet::Time;
 use super::tcp::Segment;
-use arrivals::{Arrival, Came};
+use arrivals::Arrival;
 use ground::statistics::Durations;
 
 mod arrivals;
@@ -94,7 +94,9 @@ pub struct Lane {
     newest: Option<u32>,
     /// What arrived and is not told yet, in the order of arrival: the first one waits for what has not left.
     waiting: VecDeque<ArrivedPacket>,
-    came: Came,
+    /// The last that arrived with payload. Bare ones are not remembered: an end that complains says the same many times, in as
+    /// many packets.
+    came: VecDeque<Arrival>,
     /// How many packets have arrived.
     pub heard: u32,
     pub fates: Fates,
@@ -134,7 +136,7 @@ impl Lane {
         self.sent.capacity() * size_of::<SentPacket>()
             + self.waiting.capacity() * size_of::<ArrivedPacket>()
             + self.mishaps.capacity() * size_of::<(u32, Mishap)>()
-            + self.came.memory_size()
+            + self.came.capacity() * size_of::<Arrival>()
     }
 
     /// Keep less of what is over: mishaps, and what has arrived.
@@ -147,7 +149,7 @@ impl Lane {
         self.sent.shrink_to_fit();
         self.waiting.shrink_to_fit();
         self.mishaps.shrink_to_fit();
-        self.came.forget_oldest();
+        self.came = VecDeque::new();
     }
 
     /// A packet leaves.
@@ -234,7 +236,9 @@ impl Lane {
             // While it waits, nothing that comes after it is here.
             let is_first_look = arrived.searched.is_none();
             // Before what left is searched: what was lost may look the same.
-            let has_just_come = is_first_look && self.came.has_arrival(&arrived.arrival);
+            let mut came = self.came.iter().rev();
+            let has_just_come =
+                is_first_look && came.any(|before| arrived.arrival.is_again(before));
             let is_whole = !has_just_come && self.find_all(&mut arrived);
             let is_again = has_just_come
                 || (is_first_look && arrived.known.is_none() && self.was_here(&arrived));
@@ -336,14 +340,13 @@ impl Lane {
             }
         }
         self.fates.arrived += 1;
-        self.came.note_arrival(&arrived.arrival);
+        if arrived.arrival.mark.length > 0 {
+            push_bounded(&mut self.came, arrived.arrival, LATELY);
+        }
     }
 
     fn remember_mishap(&mut self, sequence: u32, mishap: Mishap) {
-        if self.mishaps.len() >= MOST_MISHAPS {
-            self.mishaps.pop_front();
-        }
-        self.mishaps.push_back((sequence, mishap));
+        push_bounded(&mut self.mishaps, (sequence, mishap), MOST_MISHAPS);
     }
 
     fn settle_sent(&mut self, sent: &SentPacket) {
@@ -424,6 +427,14 @@ impl Lane {
         counts.0 += overtaken.map(SentPacket::missing_segments).sum::<u32>();
         counts
     }
+}
+
+/// Of more than so many, the oldest is forgotten.
+pub fn push_bounded<T>(queue: &mut VecDeque<T>, new: T, most: usize) {
+    if queue.len() >= most {
+        queue.pop_front();
+    }
+    queue.push_back(new);
 }
 
 /// Room that many took is given back when few are left, whole: of what shrinks where it is, a piece stays that makes the rest

@@ -382,14 +382,14 @@ impl Stream {
 
     /// Know nothing any more of what is beyond holes, and go on behind it.
     pub fn forget_ahead(&mut self) {
-        if let Some(end) = std::mem::take(&mut self.ahead).seen_end() {
-            self.reach_edge(end);
+        if let Some(last) = std::mem::take(&mut self.ahead).ranges.last() {
+            self.reach_edge(last.end);
         }
     }
 
     /// A hole that the other end has acknowledged: the capture missed what was in it, and will not see it any more.
     pub fn find_missed(&self) -> Option<(u64, u64)> {
-        let next = self.ahead.first_range()?.start;
+        let next = self.ahead.ranges.first()?.start;
         (next > self.edge && self.acked >= next).then_some((self.edge, next))
     }
 

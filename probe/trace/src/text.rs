@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use super::capture::NO_FORMAT;
 use super::document::{CaptureDocument, Document, Side};
-use super::fates::Fates;
-use super::join_document::JoinDocument;
+use super::join_document::{Fates, JoinDocument};
 use ground::figures::{format_bytes, format_count, format_duration};
 use ground::layout::wrap_text;
 use ground::statistics::Summary;

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::key::{ConnectionEnd, Key};
+use super::lane::push_bounded;
 use super::packet::Time;
 use super::tcp::Segment;
 
@@ -47,10 +48,7 @@ impl RewrittenConnections {
             first: First::from_segment(segment),
         };
         self.count += u64::from(self.lately.iter().any(|before| this.is_again(before)));
-        if self.lately.len() >= MOST {
-            self.lately.pop_front();
-        }
-        self.lately.push_back(this);
+        push_bounded(&mut self.lately, this, MOST);
     }
 }
 

@@ -23,7 +23,7 @@ impl Connection {
             client,
             connection: self.number,
             handshake: self.handshake,
-            mss: self.agreed_mss(),
+            mss: self.knows_mss.then_some(self.mss),
             sequence: stream(client).sequence_at(exchange.request.start),
             response_sequence: stream(server).sequence_at(exchange.response.start),
             exchange: *exchange,

@@ -1,8 +1,6 @@
 //! What has just arrived of one direction, to know it when it is captured once more there.
 
-use std::collections::VecDeque;
-
-use super::{AT_ONCE, LATELY};
+use super::AT_ONCE;
 use crate::mark::Mark;
 use crate::packet::Time;
 use crate::tcp::Segment;
@@ -30,38 +28,9 @@ impl Arrival {
 
     /// Whether this is a packet that came before, captured once more. Without an identification, it may be a repeat as well:
     /// nobody sends one before the other end has said something, or was silent for a while.
-    fn is_again(&self, before: &Arrival) -> bool {
+    pub fn is_again(&self, before: &Arrival) -> bool {
         let is_same = self.answered == before.answered && self.window == before.window;
         let is_at_once = is_same && self.time.saturating_sub(before.time) < AT_ONCE;
         self.mark == before.mark && (self.mark.is_unique() || is_at_once)
-    }
-}
-
-#[derive(Debug, Default)]
-pub struct Came(VecDeque<Arrival>);
-
-impl Came {
-    /// Memory that is taken.
-    pub fn memory_size(&self) -> usize {
-        self.0.capacity() * size_of::<Arrival>()
-    }
-
-    pub fn forget_oldest(&mut self) {
-        self.0 = VecDeque::new();
-    }
-
-    /// One has arrived. Bare ones are not remembered: an end that complains says the same many times, in as many packets.
-    pub fn note_arrival(&mut self, arrival: &Arrival) {
-        if arrival.mark.length == 0 {
-            return;
-        }
-        if self.0.len() >= LATELY {
-            self.0.pop_front();
-        }
-        self.0.push_back(*arrival);
-    }
-
-    pub fn has_arrival(&self, arrival: &Arrival) -> bool {
-        self.0.iter().rev().any(|before| arrival.is_again(before))
     }
 }
