@@ -55,6 +55,9 @@ pub struct DissectedPacket<'a> {
 /// How a connection takes a segment in.
 pub type Take = fn(&mut Connection, ConnectionEnd, &Segment, &mut Findings);
 
+/// The place of a connection, and the end of it that a packet comes from.
+type Sender = (usize, ConnectionEnd);
+
 pub struct Analysis {
     table: Table,
     /// The connection of the packet that was taken apart last: the next one is often of the same.
@@ -62,7 +65,7 @@ pub struct Analysis {
     /// When the first packet came that is of a connection.
     began: Option<Time>,
     /// Whose packet came last, where others may follow that are like it.
-    leader: (usize, ConnectionEnd),
+    leader: Sender,
     /// Whose connections are followed; None for everybody's.
     pub hosts: Option<Rc<Hosts>>,
     pub gathered: Findings,
@@ -119,7 +122,7 @@ impl Analysis {
         match connection.pass_plain(from, &usual, &mut self.gathered.shapes) {
             PassOutcome::Full => {}
             PassOutcome::Alone => return false,
-            PassOutcome::Not => self.stop_at::<HEADERS>(place, from, *packet),
+            PassOutcome::Not => self.stop_at::<HEADERS>((place, from), *packet),
         }
         self.leader = (place, from);
         HEADERS == STAMPED
@@ -128,20 +131,15 @@ impl Analysis {
     /// A usual packet of this connection that does not go on as expected. It is read once more: what is kept of the first time
     /// for this would be kept for each packet.
     #[inline(always)]
-    fn stop_at<const HEADERS: usize>(&mut self, place: usize, from: ConnectionEnd, packet: Packet) {
-        if !(packet.is_truncated() && self.takes_turn::<HEADERS>(place, from, packet)) {
-            self.stop_whole::<HEADERS>(place, from, packet);
+    fn stop_at<const HEADERS: usize>(&mut self, sender: Sender, packet: Packet) {
+        if !(packet.is_truncated() && self.takes_turn::<HEADERS>(sender, packet)) {
+            self.stop_whole::<HEADERS>(sender, packet);
         }
     }
 
     /// Whether its connection takes a packet as the begin of a message, as most that are cut short and stop here are.
     #[inline(never)]
-    fn takes_turn<const HEADERS: usize>(
-        &mut self,
-        place: usize,
-        from: ConnectionEnd,
-        packet: Packet,
-    ) -> bool {
+    fn takes_turn<const HEADERS: usize>(&mut self, (place, from): Sender, packet: Packet) -> bool {
         let Some(connection) = self.table.get(place) else {
             return false;
         };
@@ -153,12 +151,7 @@ impl Analysis {
 
     /// Whatever the packet is. It is read anew here too, for the same reason.
     #[inline(never)]
-    fn stop_whole<const HEADERS: usize>(
-        &mut self,
-        place: usize,
-        from: ConnectionEnd,
-        packet: Packet,
-    ) {
+    fn stop_whole<const HEADERS: usize>(&mut self, (place, from): Sender, packet: Packet) {
         let usual = Usual::<HEADERS>::from_usual(&packet);
         let Some(segment) = usual.and_then(|usual| usual.read_segment()) else {
             return self.take_unusual(packet);

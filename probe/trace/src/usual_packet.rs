@@ -8,7 +8,7 @@ use super::bytes::chunk_at;
 use super::key::Wire;
 use super::link::ETHERNET;
 use super::packet::{Packet, Time};
-use super::tcp::{self, Fields, Segment};
+use super::tcp::{self, Fields, Segment, read_fields};
 
 /// Up to the end of a TCP header without options.
 pub const PLAIN: usize = 54;
@@ -128,54 +128,17 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
 }
 
 impl<const HEADERS: usize> Fields for Usual<'_, HEADERS> {
-    #[inline(always)]
-    fn time(&self) -> Time {
-        self.time
-    }
-
-    #[inline(always)]
-    fn sequence(&self) -> u32 {
-        self.word_at(38)
-    }
-
-    #[inline(always)]
-    fn acknowledgement(&self) -> u32 {
-        self.word_at(42)
-    }
-
-    #[inline(always)]
-    fn window(&self) -> u16 {
-        self.half_at(48)
-    }
-
-    #[inline(always)]
-    fn checksum(&self) -> u16 {
-        self.half_at(50)
-    }
-
-    #[inline(always)]
-    fn packet_id(&self) -> u16 {
-        self.half_at(18)
-    }
-
-    #[inline(always)]
-    fn stamp(&self) -> Option<u32> {
-        (HEADERS == STAMPED).then(|| self.word_at(58))
-    }
-
-    #[inline(always)]
-    fn option_bytes(&self) -> u32 {
-        (HEADERS - PLAIN) as u32
-    }
-
-    // More than any packet has where the packet says that it is shorter than its headers.
-    #[inline(always)]
-    fn payload_length(&self) -> u32 {
-        u32::from(self.half_at(16)).wrapping_sub(IP_HEADERS + self.option_bytes())
-    }
-
-    #[inline(always)]
-    fn first_byte(&self) -> Option<u8> {
-        self.behind.first().copied()
+    read_fields! { usual:
+        time -> Time = usual.time;
+        sequence -> u32 = usual.word_at(38);
+        acknowledgement -> u32 = usual.word_at(42);
+        window -> u16 = usual.half_at(48);
+        checksum -> u16 = usual.half_at(50);
+        packet_id -> u16 = usual.half_at(18);
+        stamp -> Option<u32> = (HEADERS == STAMPED).then(|| usual.word_at(58));
+        option_bytes -> u32 = (usual.headers.len() - PLAIN) as u32;
+        // More than any packet has where the packet says that it is shorter than its headers.
+        payload_length -> u32 = u32::from(usual.half_at(16)).wrapping_sub(IP_HEADERS + usual.option_bytes());
+        first_byte -> Option<u8> = usual.behind.first().copied();
     }
 }
