@@ -1,8 +1,8 @@
 //! A capture file, whatever its format: one packet after the other, and what is to be told of the file itself.
 
 use std::collections::BTreeSet;
-use std::io;
 
+use super::bytes::chunk_at;
 use super::packet::{Next, Packet, Record, Time};
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
@@ -274,19 +274,13 @@ impl<S: Source> Capture<S> {
 }
 
 fn begin_format<S: Source>(window: &mut Window<S>) -> Result<Format, String> {
-    let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    window.have_bytes(4).map_err(unreadable)?;
+    window.have_bytes(4).map_err(pcap::cannot_be_read)?;
     let magic: [u8; 4] = match window.available_bytes() {
         [] => return Err("the file is empty: not even a capture's header is there; end the capture before you copy its file".to_owned()),
-        bytes => *bytes
-            .first_chunk()
-            .ok_or(pcap::CUT_HEADER)?,
+        bytes => chunk_at(bytes, 0).ok_or(pcap::CUT_HEADER)?,
     };
     match magic {
         [0x0a, 0x0d, 0x0d, 0x0a] => Ok(Format::Pcapng(Box::default())),
-        _ => match Pcap::begin_file(magic, window).map_err(unreadable)? {
-            Ok(pcap) => Ok(Format::Pcap(pcap)),
-            Err(why) => Err(why),
-        },
+        _ => Pcap::begin_file(magic, window).map(Format::Pcap),
     }
 }

@@ -61,14 +61,8 @@ impl Shapes {
         &mut self.side_mut(kind).1
     }
 
-    #[inline(always)]
-    pub fn both_mut(&mut self, kind: Kind) -> (&mut SegmentSizes, &mut WriteCounts) {
-        let (sizes, writes) = self.side_mut(kind);
-        (sizes, writes)
-    }
-
     #[inline]
-    fn side_mut(&mut self, kind: Kind) -> &mut (SegmentSizes, WriteCounts) {
+    pub fn side_mut(&mut self, kind: Kind) -> &mut (SegmentSizes, WriteCounts) {
         match kind {
             Kind::Request => &mut self.requests,
             Kind::Response => &mut self.responses,

@@ -27,22 +27,19 @@ pub struct Window<S> {
 
 /// Where the window's bytes are.
 enum Room {
-    Pieces(Pieces),
+    /// What is left of one piece, and behind it the next one, which begins at `piece`.
+    Pieces {
+        bytes: Vec<u8>,
+        piece: usize,
+    },
     Map(Map),
-}
-
-struct Pieces {
-    /// Room for what is left of one piece, and behind it for the next one.
-    bytes: Vec<u8>,
-    /// Where pieces begin.
-    piece: usize,
 }
 
 impl Room {
     #[inline]
     fn room_bytes(&self) -> &[u8] {
         match self {
-            Room::Pieces(pieces) => &pieces.bytes,
+            Room::Pieces { bytes, .. } => bytes,
             Room::Map(map) => map.bytes(),
         }
     }
@@ -54,7 +51,7 @@ impl<S: Source> Window<S> {
         let piece = LARGEST + bytes.as_ptr().wrapping_add(LARGEST).align_offset(PAGE) % PAGE;
         Self {
             source,
-            room: Room::Pieces(Pieces { bytes, piece }),
+            room: Room::Pieces { bytes, piece },
             start: piece,
             end: piece,
             offset: 0,
@@ -90,7 +87,7 @@ impl<S: Source> Window<S> {
     pub fn lacks_bytes(&self) -> bool {
         match &self.room {
             Room::Map(map) => map.lacks_bytes() || map.remaining_length() < self.end,
-            Room::Pieces(_) => false,
+            Room::Pieces { .. } => false,
         }
     }
 
@@ -114,13 +111,13 @@ impl<S: Source> Window<S> {
                 map.release_before(self.start);
                 self.end = map.remaining_length().min(self.end + STEP).max(self.end);
             }
-            Room::Pieces(pieces) => {
-                let from = pieces.piece - (self.end - self.start);
-                pieces.bytes.copy_within(self.start..self.end, from);
-                (self.start, self.end) = (from, pieces.piece);
+            Room::Pieces { bytes, piece } => {
+                let from = *piece - (self.end - self.start);
+                bytes.copy_within(self.start..self.end, from);
+                (self.start, self.end) = (from, *piece);
                 while self.end - self.start < count && !self.ended {
-                    let room = pieces.bytes.len().min(self.end + PIECE);
-                    let free = pieces.bytes.get_mut(self.end..room).unwrap_or_default();
+                    let room = bytes.len().min(self.end + PIECE);
+                    let free = bytes.get_mut(self.end..room).unwrap_or_default();
                     match self.source.read(free) {
                         Ok(0) => self.ended = true,
                         Ok(read) => self.end += read,

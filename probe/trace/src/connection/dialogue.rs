@@ -31,14 +31,10 @@ impl Connection {
         while piece.length > 0 {
             let reader = &mut self.ways[from].reader;
             let (passed, found) = if reader.begins_message(kind, &piece) {
-                let (ends_another, leaves_content) = (reader.is_open(), reader.is_unwanted());
+                let before = (reader.is_open(), reader.is_unwanted());
                 let (passed, head) = reader.begin_message(kind, &piece);
                 heads.begun += 1;
-                if ends_another {
-                    self.ended_by_next(from, kind, time);
-                } else if leaves_content {
-                    self.ended_without_content(kind);
-                }
+                self.end_before(before, from, kind, time);
                 self.begin_message(kind, at, piece.bytes, time, done);
                 (passed, head.map(FoundMessage::Head))
             } else {
@@ -77,18 +73,24 @@ impl Connection {
         done: &mut Done,
     ) -> Heads {
         let reader = &mut self.ways[from].reader;
-        let (ends_another, leaves_content) = (reader.is_open(), reader.is_unwanted());
+        let before = (reader.is_open(), reader.is_unwanted());
         let head = reader.begin_cut(kind, &piece);
-        if ends_another {
-            self.ended_by_next(from, kind, time);
-        } else if leaves_content {
-            self.ended_without_content(kind);
-        }
+        self.end_before(before, from, kind, time);
         self.begin_message(kind, at, piece.bytes, time, done);
         let end = at.wrapping_add(piece.length);
         self.take_head(from, kind, head, end, time);
         self.go_on(from, kind, end, time);
         Heads::ONE_CUT
+    }
+
+    /// A message begins: the one before ended, where it was open or left its content out.
+    #[inline(always)]
+    fn end_before(&mut self, before: (bool, bool), from: ConnectionEnd, kind: Kind, time: Time) {
+        match before {
+            (true, _) => self.ended_by_next(from, kind, time),
+            (false, true) => self.ended_without_content(kind),
+            (false, false) => {}
+        }
     }
 
     /// A message whose end only shows by what comes next goes on up to here.

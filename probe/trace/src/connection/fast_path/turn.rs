@@ -104,7 +104,7 @@ impl Way {
         self.stream.place_next(segment);
         self.reader.begin_cut_again();
         self.counts.next(segment.length, begin.is_coalesced);
-        let (sizes, writes) = shapes.both_mut(kind);
+        let (sizes, writes) = shapes.side_mut(kind);
         sizes.record_size(segment.length);
         let (heads, end) = (&Heads::ONE_CUT, MessageEnd::Unknown);
         self.write
