@@ -317,18 +317,14 @@ impl Args {
     }
 
     fn choose_tls(&self, target: &Target) -> Result<Option<Client>, String> {
-        if self.ca.is_some() && self.insecure {
-            return Err("--ca and --insecure exclude each other; give one".into());
-        }
-        if target.is_tls {
-            return Client::new(target, self.ca.as_deref(), self.insecure).map(Some);
-        }
-        match (&self.ca, self.insecure) {
-            (None, false) => Ok(None),
-            (Some(_), _) => {
+        match (target.is_tls, self.ca.as_deref(), self.insecure) {
+            (_, Some(_), true) => Err("--ca and --insecure exclude each other; give one".into()),
+            (true, ca, insecure) => Client::new(target, ca, insecure).map(Some),
+            (false, None, false) => Ok(None),
+            (false, Some(_), _) => {
                 Err("--ca belongs to an https:// URL; write that, or leave --ca out".into())
             }
-            (None, true) => {
+            (false, None, true) => {
                 Err("--insecure belongs to an https:// URL; write that, or leave it out".into())
             }
         }

@@ -156,6 +156,14 @@ impl Errors {
     }
 }
 
+#[cfg(test)]
+impl Errors {
+    /// So many requests fail so.
+    pub fn count_failures(&mut self, count: u64, failure: Failure) {
+        (0..count).for_each(|_| self.count_failure(failure));
+    }
+}
+
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

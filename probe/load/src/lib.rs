@@ -78,8 +78,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut progress = progress::Progress::new(args.progress, args.json);
     let (measured, ramp) = match &plan.mode {
         Mode::Ramp(steps) => {
-            let climbed = ramp::climb_ramp(&plan, steps, address, &engine, stop, &mut progress)?;
-            (climbed.measured, Some((climbed.steps, climbed.saturation)))
+            let (measured, found) =
+                ramp::climb_ramp(&plan, steps, address, &engine, stop, &mut progress)?;
+            (measured, Some(found))
         }
         Mode::Closed | Mode::Open(_) => (
             measure::measure_load(&plan, address, &engine, stop, &mut progress)?,

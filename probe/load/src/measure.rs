@@ -103,7 +103,21 @@ pub fn measure_load(
             }
         }
         let recorder = merged.context("there was no thread")?;
-        Ok(conclude_measurement(plan, recorder, window, stop))
+        let now = clock::monotonic_now();
+        let interrupted = stop.load(Ordering::Relaxed);
+        let elapsed = match plan.extent {
+            Extent::Duration(duration) if !interrupted => duration,
+            Extent::Requests(_) if !interrupted => recorder.last.saturating_sub(window.start),
+            _ => now.min(window.end).saturating_sub(window.start),
+        };
+        let lasted = now.saturating_sub(window.start);
+        Ok(Measurement {
+            recorder,
+            started: clock::wall_now().saturating_sub(lasted),
+            elapsed,
+            lasted,
+            interrupted,
+        })
     })
 }
 
@@ -112,28 +126,5 @@ fn pool_share(plan: &Plan, thread: u32) -> u32 {
         Mode::Closed => 0,
         _ if plan.new_connections => 0,
         _ => deal_share(u64::from(plan.workers), thread, plan.threads) as u32,
-    }
-}
-
-fn conclude_measurement(
-    plan: &Plan,
-    recorder: Recorder,
-    window: Window,
-    stop: &AtomicBool,
-) -> Measurement {
-    let now = clock::monotonic_now();
-    let interrupted = stop.load(Ordering::Relaxed);
-    let elapsed = match plan.extent {
-        Extent::Duration(duration) if !interrupted => duration,
-        Extent::Requests(_) if !interrupted => recorder.last.saturating_sub(window.start),
-        _ => now.min(window.end).saturating_sub(window.start),
-    };
-    let lasted = now.saturating_sub(window.start);
-    Measurement {
-        recorder,
-        started: clock::wall_now().saturating_sub(lasted),
-        elapsed,
-        lasted,
-        interrupted,
     }
 }

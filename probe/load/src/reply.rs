@@ -9,19 +9,12 @@ use ground::chunked::Chunks;
 const LONGEST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
 
-/// How the end of a body is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Body {
-    Sized(u64),
-    Chunked,
-    UntilClose,
-}
-
 /// What a head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
-    body: Body,
+    /// What follows it, unless the status or the method says that nothing does.
+    body: ReplyState,
     keep_alive: bool,
 }
 
@@ -33,17 +26,18 @@ pub struct LastHead {
 }
 
 impl LastHead {
-    fn recall_head(&self, bytes: &[u8]) -> Option<(Head, usize)> {
-        let head = self.head?;
-        bytes
-            .starts_with(&self.bytes)
-            .then_some((head, self.bytes.len()))
-    }
-
-    fn remember_head(&mut self, bytes: &[u8], head: Head) {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(bytes);
-        self.head = Some(head);
+    /// The head that `bytes` begin with, and its length; None while its end is missing.
+    fn read_head(&mut self, bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
+        if let Some(head) = self.head.filter(|_| bytes.starts_with(&self.bytes)) {
+            return Ok(Some((head, self.bytes.len())));
+        }
+        let found = parse_head(bytes)?;
+        if let Some((head, length)) = found {
+            self.bytes.clear();
+            self.bytes.extend_from_slice(&bytes[..length]);
+            self.head = Some(head);
+        }
+        Ok(found)
     }
 }
 
@@ -175,12 +169,7 @@ impl Reply {
 
     fn feed_head(&mut self, bytes: &[u8], last: &mut LastHead) -> Result<usize, &'static str> {
         if self.pieces.is_empty() {
-            if let Some((head, length)) = last.recall_head(bytes) {
-                self.apply(head, length)?;
-                return Ok(length);
-            }
-            if let Some((head, length)) = parse_head(bytes)? {
-                last.remember_head(&bytes[..length], head);
+            if let Some((head, length)) = last.read_head(bytes)? {
                 self.apply(head, length)?;
                 return Ok(length);
             }
@@ -224,12 +213,9 @@ impl Reply {
         self.status = head.status;
         self.keep_alive = head.keep_alive;
         let bodiless = self.to_head || matches!(head.status, 101 | 204 | 304);
-        self.state = match head.body {
-            _ if bodiless => ReplyState::Done,
-            Body::Sized(0) => ReplyState::Done,
-            Body::Sized(remaining) => ReplyState::Sized { remaining },
-            Body::Chunked => ReplyState::Chunked(Chunks::default()),
-            Body::UntilClose => ReplyState::UntilClose,
+        self.state = match bodiless {
+            true => ReplyState::Done,
+            false => head.body,
         };
         if self.state == ReplyState::UntilClose {
             self.keep_alive = false;
@@ -240,11 +226,6 @@ impl Reply {
 
 fn holds_blank_line(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
-}
-
-/// Whether an alert or a handshake message begins here (RFC 8446 5.1), which many servers of TLS answer plain text with.
-fn is_tls_record(bytes: &[u8]) -> bool {
-    matches!(bytes, [21 | 22, 3, ..])
 }
 
 /// Read a whole head; None while its end is missing.
@@ -260,7 +241,8 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err("more than 128 headers"),
-        Err(_) if is_tls_record(bytes) => return Err("TLS instead of HTTP"),
+        // An alert or a handshake message (RFC 8446 5.1), which many servers of TLS answer plain text with.
+        Err(_) if matches!(bytes, [21 | 22, 3, ..]) => return Err("TLS instead of HTTP"),
         Err(_) => return Err("malformed head"),
     };
     let status = response.code.unwrap_or_default();
@@ -275,11 +257,13 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
     Ok(Some((head, length)))
 }
 
-fn body_of(headers: &[httparse::Header]) -> Result<Body, &'static str> {
+fn body_of(headers: &[httparse::Header]) -> Result<ReplyState, &'static str> {
     if let Some(coding) = header_values(headers, "transfer-encoding").last() {
         return Ok(match split_tokens(coding).last() {
-            Some(last) if last.eq_ignore_ascii_case("chunked") => Body::Chunked,
-            _ => Body::UntilClose,
+            Some(last) if last.eq_ignore_ascii_case("chunked") => {
+                ReplyState::Chunked(Chunks::default())
+            }
+            _ => ReplyState::UntilClose,
         });
     }
     let mut length = None;
@@ -291,7 +275,11 @@ fn body_of(headers: &[httparse::Header]) -> Result<Body, &'static str> {
         }
         length = Some(this);
     }
-    Ok(length.map_or(Body::UntilClose, Body::Sized))
+    Ok(match length {
+        None => ReplyState::UntilClose,
+        Some(0) => ReplyState::Done,
+        Some(remaining) => ReplyState::Sized { remaining },
+    })
 }
 
 /// Digits alone: no signs, which `str::parse` would take.

@@ -158,12 +158,12 @@ fn explain_silence(url: &str, failure: Failure) -> String {
 #[test]
 fn plain_text_that_a_server_closes_on_may_have_been_meant_for_tls() {
     const HINT: &str = "; if the server speaks TLS, write https://";
-    let closed = || Failure::Protocol("closed before the reply was complete");
-    assert!(explain_silence("http://a/", closed()).ends_with(HINT));
+    let closed = Failure::Protocol("closed before the reply was complete");
+    assert!(explain_silence("http://a/", closed).ends_with(HINT));
     assert!(explain_silence("http://a/", Failure::System(libc::ECONNRESET)).ends_with(HINT));
     let refused = Failure::System(libc::ECONNREFUSED);
     assert!(!explain_silence("http://a/", refused).contains(HINT));
-    assert!(!explain_silence("https://a/", closed()).contains(HINT));
+    assert!(!explain_silence("https://a/", closed).contains(HINT));
 }
 
 #[test]

@@ -247,13 +247,8 @@ impl Analysis {
             return self.table.add(next);
         }
         let place = self.table.least_wanted();
-        if self
-            .table
-            .get(place)
-            .is_some_and(|least| !least.is_closed())
-        {
-            self.sums.evicted += 1;
-        }
+        let is_open = |least: &mut Connection| !least.is_closed();
+        self.sums.evicted += u64::from(self.table.get(place).is_some_and(is_open));
         self.replace_connection(place, next);
         place
     }
@@ -267,9 +262,9 @@ impl Analysis {
     fn close(&mut self, mut connection: Connection) {
         connection.close(&mut self.gathered);
         let sums = &mut self.sums;
-        sums.client.add(&connection.ways[connection.client].counts);
-        sums.server
-            .add(&connection.ways[connection.client.other_end()].counts);
+        let (client, server) = connection.ways.from(connection.client);
+        sums.client.add(&client.counts);
+        sums.server.add(&server.counts);
         match connection.protocol_name() {
             Protocol::Http => sums.protocols.http += 1,
             Protocol::Tls => sums.protocols.tls += 1,
@@ -294,14 +289,11 @@ impl Analysis {
             return;
         }
         self.gathered.grown = 0;
-        let mut connections: Vec<_> = self.table.connections.iter_mut().collect();
-        let mut kept = connections
-            .iter()
-            .map(|one| one.kept_memory())
-            .sum::<usize>();
+        let mut kept = self.kept_memory();
         if kept <= MOST_KEPT * most {
             return;
         }
+        let mut connections: Vec<_> = self.table.connections.iter_mut().collect();
         connections.sort_by_cached_key(|one| std::cmp::Reverse(one.kept_memory()));
         for connection in connections {
             kept -= connection.kept_memory();
@@ -313,12 +305,12 @@ impl Analysis {
         }
     }
 
-    #[cfg(test)]
-    pub fn kept_memory(&mut self) -> usize {
+    /// What all connections keep for later.
+    pub fn kept_memory(&self) -> usize {
         self.table
             .connections
             .iter()
-            .map(|one| one.kept_memory())
+            .map(Connection::kept_memory)
             .sum()
     }
 

@@ -209,19 +209,17 @@ struct Guess<'a> {
 
 impl<'a> Guess<'a> {
     fn new(windows: &'a [ClockWindow], client: CapturePlace, origin: Origin) -> Guess<'a> {
-        let mut guess = Guess {
-            windows,
-            client,
-            origin,
-            bounds: None,
-        };
         let ways = || windows.iter().map(|window| window.gains_toward(client));
         let above =
             ways().map(|(above, _)| above.iter().map(|gain| gain.bound_at(gain.most, origin)));
         let below =
             ways().map(|(_, below)| below.iter().map(|gain| gain.bound_at(gain.least, origin)));
-        guess.bounds = Bounds::new_doubted(group_bounds(above), group_bounds(below));
-        guess
+        Guess {
+            windows,
+            client,
+            origin,
+            bounds: Bounds::new_doubted(group_bounds(above), group_bounds(below)),
+        }
     }
 
     /// Of the packets that both captures hold: when the first came, and the last.

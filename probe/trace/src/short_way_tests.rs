@@ -264,13 +264,15 @@ fn trains_end_where_others_want_to_look() {
             let mut analysis = Analysis::new(64, seed);
             let mut capture = Capture::open(file.as_slice());
             while capture.take_packets(most, &mut analysis) == most {}
-            analysis.finish();
-            let packets = capture.facts.packets;
-            let kept = analysis.gathered.done.kept;
-            format!("{packets} {:?} {kept:?}", analysis.sums)
+            (capture.facts.packets, describe_findings(analysis))
         });
         assert_eq!(said[0], said[1], "seed {seed}");
     }
+}
+
+fn describe_findings(mut analysis: Analysis) -> String {
+    analysis.finish();
+    format!("{:?} {:?}", analysis.sums, analysis.gathered.done.kept)
 }
 
 /// Takes every packet in by the longest way.
@@ -300,11 +302,7 @@ fn places_that_others_take_over_are_forgotten() {
         Capture::open(file.as_slice()).take_packets(usize::MAX, &mut short);
         let mut long = Plainly(Analysis::new(2, seed));
         Capture::open(file.as_slice()).take_packets(usize::MAX, &mut long);
-        let [short, long] = [short, long.0].map(|mut analysis| {
-            analysis.finish();
-            let kept = analysis.gathered.done.kept;
-            format!("{:?} {kept:?}", analysis.sums)
-        });
+        let [short, long] = [short, long.0].map(describe_findings);
         assert_eq!(short, long, "seed {seed}");
     }
 }
