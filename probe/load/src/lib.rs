@@ -16,7 +16,6 @@ mod pinned_memory;
 mod plan;
 mod poller;
 mod progress;
-mod progress_lines;
 mod ramp;
 mod ramp_warnings;
 mod recorder;
@@ -46,7 +45,7 @@ use ground::clock::{Nanoseconds, SECOND};
 
 pub use arguments::Args;
 pub use document::Document;
-pub use progress_lines::{ProgressLine, StepLine, WaitingLine};
+pub use progress::{ProgressLine, StepLine, WaitingLine};
 
 use ground::refusal::Refusal;
 use ground::{interrupt, layout, output, usage};

@@ -145,14 +145,15 @@ impl Analysis {
         };
         // Before the packet is read, so that nothing of it is to be kept meanwhile.
         connection.catch_up();
-        let segment = Usual::<HEADERS>::from_usual(&packet).and_then(|usual| usual.read_segment());
+        let segment = Usual::<HEADERS>::from_parts(packet.data, packet.time)
+            .and_then(|usual| usual.read_segment());
         segment.is_some_and(|segment| connection.take_turn(from, &segment, &mut self.gathered))
     }
 
     /// Whatever the packet is. It is read anew here too, for the same reason.
     #[inline(never)]
     fn stop_whole<const HEADERS: usize>(&mut self, (place, from): Sender, packet: Packet) {
-        let usual = Usual::<HEADERS>::from_usual(&packet);
+        let usual = Usual::<HEADERS>::from_parts(packet.data, packet.time);
         let Some(segment) = usual.and_then(|usual| usual.read_segment()) else {
             return self.take_unusual(packet);
         };

@@ -83,62 +83,66 @@ pub fn compare_captures<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> 
     let mut remembered = RememberedPackets::default();
     let [mut hosts, mut others] = [Hosts::default(), Hosts::default()];
     let mut askers = Askers::default();
-    while first.advance_packet().is_some() {
-        let tick = first.clock_tick();
-        let dissected = first.current_packet().map(|packet| dissect_packet(&packet));
-        if let Some(Ok(DissectedPacket { key, from, segment })) = dissected {
-            hosts.note_hosts(&key);
-            askers.note_segment(&key, from, &segment);
-            if segment.time == UNTIMED {
-                continue;
-            }
-            remembered.add(fingerprint_segment(&key, from, &segment), &segment, tick);
-        }
-    }
+    read_segments(&mut first, &mut hosts, &mut askers, |one, tick, _| {
+        let DissectedPacket { key, from, segment } = one;
+        remembered.add(fingerprint_segment(key, *from, segment), segment, tick);
+    });
     let span = first.facts.times.unwrap_or_default();
     let width = (span.last.saturating_sub(span.first) / WINDOWS as u64).max(1);
     let middles = (0..=WINDOWS as u64).map(|number| number * width + width / 2);
     let windows = middles.map(|middle| ClockWindow::new_at(span.first.saturating_add(middle)));
     let mut windows: Vec<_> = windows.collect();
     let mut packets = 0;
-    while second.advance_packet().is_some() {
-        let tick = second.clock_tick();
-        let dissected = second
-            .current_packet()
-            .map(|packet| dissect_packet(&packet));
-        let Some(Ok(DissectedPacket { key, from, segment })) = dissected else {
-            continue;
-        };
-        others.note_hosts(&key);
-        askers.note_segment(&key, from, &segment);
-        if segment.time == UNTIMED {
-            continue;
-        }
-        let fingerprint = fingerprint_segment(&key, from, &segment);
-        let known = remembered.packets.get_mut(&fingerprint);
-        let Some(stamp) = known.and_then(Option::take) else {
-            continue;
-        };
-        let Some(asker) = askers.likely_asker(&key) else {
-            continue;
-        };
-        packets += 1;
-        let number =
-            usize::try_from(stamp.time.saturating_sub(span.first) / width).unwrap_or(usize::MAX);
-        if let Some(window) = windows.get_mut(number) {
-            let time = segment.time;
-            let gain = Gain::new(stamp, Stamp { time, tick });
-            match from == asker {
-                true => window.there.push(gain),
-                false => window.back.push(gain),
+    read_segments(
+        &mut second,
+        &mut others,
+        &mut askers,
+        |one, tick, askers| {
+            let DissectedPacket { key, from, segment } = one;
+            let fingerprint = fingerprint_segment(key, *from, segment);
+            let known = remembered.packets.get_mut(&fingerprint);
+            let (Some(stamp), Some(asker)) =
+                (known.and_then(Option::take), askers.likely_asker(key))
+            else {
+                return;
+            };
+            packets += 1;
+            let number = usize::try_from(stamp.time.saturating_sub(span.first) / width);
+            if let Some(window) = windows.get_mut(number.unwrap_or(usize::MAX)) {
+                let time = segment.time;
+                let gain = Gain::new(stamp, Stamp { time, tick });
+                match *from == asker {
+                    true => window.there.push(gain),
+                    false => window.back.push(gain),
+                }
             }
-        }
-    }
+        },
+    );
     let clocks = estimate_clocks(&windows, packets);
     Comparison {
         hosts: clocks.map(|_| hosts.shared_with(others)),
         clocks,
         spans: [span, second.facts.times.unwrap_or_default()],
         askers,
+    }
+}
+
+/// Take in whose segments a capture holds, and each of those that bear a time, with what its stamp leaves open.
+fn read_segments<S: Source>(
+    capture: &mut Capture<S>,
+    hosts: &mut Hosts,
+    askers: &mut Askers,
+    mut take: impl FnMut(&DissectedPacket, Time, &Askers),
+) {
+    while capture.advance_packet().is_some() {
+        let tick = capture.clock_tick();
+        let packet = capture.current_packet();
+        if let Some(Ok(one)) = packet.map(|packet| dissect_packet(&packet)) {
+            hosts.note_hosts(&one.key);
+            askers.note_segment(&one.key, one.from, &one.segment);
+            if one.segment.time != UNTIMED {
+                take(&one, tick, askers);
+            }
+        }
     }
 }

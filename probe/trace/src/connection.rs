@@ -335,8 +335,8 @@ impl Connection {
         }
         *last = bare;
         let kind = self.message_kind(from).other_kind();
-        if let Some(exchange) = self.exchanges.current_exchange(kind) {
-            exchange.message_mut(kind).tally.acks += 1;
+        if let Some(message) = self.exchanges.current_message(kind) {
+            message.tally.acks += 1;
         }
         false
     }

@@ -9,14 +9,13 @@ use super::join_document::{BetweenEnds, Fates, JoinDocument, JoinSpreads};
 use super::key::{ConnectionEnd, Ends, Key};
 use super::lane::{self, Alone, Lane, Leaving};
 use super::packet::Time;
-use super::pairs::{Kept, Meeting, WaitingExchanges};
 use super::request_line::{FinishedExchange, JoinedExchange, Mishaps};
 use super::tcp::{self, Segment};
 use super::times::Times;
 use ground::statistics::Durations;
 
 /// A request, and what the other end adds to it.
-pub type Told = (Kept, Option<JoinedExchange>);
+pub type Told = (Box<FinishedExchange>, Option<JoinedExchange>);
 
 /// A connection between the captures: its two directions, by the end that sends.
 struct Path {
@@ -404,4 +403,48 @@ impl Path {
 fn full_payload(mss: Option<u32>, option_bytes: u32) -> u32 {
     mss.map_or(USUAL_PIECE, |mss| mss.saturating_sub(option_bytes))
         .max(1)
+}
+
+/// A request that is kept, and passed on as it is: many of them are not to be moved about.
+type Kept = Box<FinishedExchange>;
+
+/// Requests that one end has told and the other has not yet.
+#[derive(Default)]
+struct WaitingExchanges(HashMap<(Key, u32), Kept>);
+
+/// A pair comes within a round trip; so many wait at most, of both ends together.
+const MOST_EXCHANGES: usize = 1 << 13;
+
+impl WaitingExchanges {
+    /// The other end's, if it was told; else this one waits. Of the end that has more of them, all that waited in vain are given
+    /// up when there are too many.
+    fn meet_other(&mut self, waiting: &mut WaitingExchanges, finished: Kept) -> Meeting {
+        let key = (finished.key, finished.sequence);
+        if let Some(other) = waiting.0.remove(&key) {
+            return Meeting::Both(finished, other);
+        }
+        let (mut own, mut other) = (Vec::new(), Vec::new());
+        if self.0.len() + waiting.0.len() >= MOST_EXCHANGES {
+            match self.0.len() < waiting.0.len() {
+                true => other = waiting.take_waiting(),
+                false => own = self.take_waiting(),
+            }
+        }
+        own.extend(self.0.insert(key, finished));
+        Meeting::GivenUp { own, other }
+    }
+
+    fn take_waiting(&mut self) -> Vec<Kept> {
+        let mut all: Vec<_> = std::mem::take(&mut self.0).into_values().collect();
+        all.sort_by_key(|finished| finished.exchange.request.first);
+        all
+    }
+}
+
+/// What comes of a request that one end tells.
+enum Meeting {
+    /// This one and the other end's.
+    Both(Kept, Kept),
+    /// Those that waited in vain for long enough, of the end that tells and of the other.
+    GivenUp { own: Vec<Kept>, other: Vec<Kept> },
 }

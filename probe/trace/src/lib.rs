@@ -42,7 +42,6 @@ mod link;
 mod map;
 mod mark;
 mod packet;
-mod pairs;
 mod pcap;
 mod pcapng;
 mod preface;

@@ -31,7 +31,7 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
     pub fn from_packet(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
         /// The bits of two bytes that tell the length of TCP's header and the flags that matter.
         const LENGTH_AND_FLAGS: u32 = 0xf000 | tcp::CONTROLS as u32;
-        let usual = Usual::from_usual(packet)?;
+        let usual = Usual::from_parts(packet.data, packet.time)?;
         let header_words = (HEADERS - PLAIN + 20) as u32 / 4;
         // Ethertype, version and length of the header; neither a fragment nor another protocol than TCP.
         let is_usual = packet.link == ETHERNET
@@ -85,17 +85,12 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
     /// A packet of which it is not known yet whether it [is like](Usual::is_like) a usual one, nor when it came.
     #[inline(always)]
     pub fn from_data(data: &'a [u8]) -> Option<Usual<'a, HEADERS>> {
-        Usual::new_parted(data, 0)
+        Usual::from_parts(data, 0)
     }
 
-    /// A packet that is known to be usual.
+    /// What was captured of a packet, and when: one that is known to be usual.
     #[inline(always)]
-    pub fn from_usual(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
-        Usual::new_parted(packet.data, packet.time)
-    }
-
-    #[inline(always)]
-    fn new_parted(data: &'a [u8], time: Time) -> Option<Usual<'a, HEADERS>> {
+    pub fn from_parts(data: &'a [u8], time: Time) -> Option<Usual<'a, HEADERS>> {
         let (headers, behind) = data.split_first_chunk::<HEADERS>()?;
         Some(Usual {
             headers,

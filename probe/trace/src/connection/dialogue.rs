@@ -237,8 +237,7 @@ impl Connection {
     #[cold]
     fn ended_without_content(&mut self, kind: Kind) {
         let asked_at = self.asked_at;
-        if let Some(exchange) = self.exchanges.current_exchange(kind) {
-            let message = exchange.message_mut(kind);
+        if let Some(message) = self.exchanges.current_message(kind) {
             message.end = message.end_of_head().unwrap_or(message.end);
             message.last = Some(asked_at);
             message.is_complete = true;
@@ -248,10 +247,9 @@ impl Connection {
     /// The message ended where it was last seen, for another one begins behind it.
     #[inline(always)]
     fn ended_by_next(&mut self, from: ConnectionEnd, kind: Kind, time: Time) {
-        let Some(exchange) = self.exchanges.current_exchange(kind) else {
+        let Some(message) = self.exchanges.current_message(kind) else {
             return;
         };
-        let message = exchange.message_mut(kind);
         (message.is_complete, message.is_guessed) = (true, true);
         if kind == Kind::Request {
             let acked = self.ways[from].stream.acked;
@@ -291,8 +289,7 @@ impl Connection {
         let has_come = way.stream.ahead.is_empty() && Some(way.stream.edge) >= way.ends_at;
         let is_whole = has_come && !is_cut_off;
         if way.has_finished && way.reader.is_open() {
-            if let Some(exchange) = self.exchanges.current_exchange(kind) {
-                let message = exchange.message_mut(kind);
+            if let Some(message) = self.exchanges.current_message(kind) {
                 message.is_complete |= is_whole;
                 message.last = message.last.filter(|_| is_whole);
             }

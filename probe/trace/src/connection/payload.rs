@@ -29,10 +29,7 @@ impl Connection {
         }
         let stream = &mut self.ways[from].stream;
         let before = stream.is_known.then_some(stream.edge);
-        let last = self
-            .exchanges
-            .current_exchange(kind)
-            .map(|one| *one.message_mut(kind));
+        let last = self.exchanges.current_message(kind);
         let began = last.and_then(|message| Some((message.start, message.first?)));
         let placed = stream.place_segment(segment, began);
         let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);

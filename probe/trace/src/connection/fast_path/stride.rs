@@ -281,9 +281,8 @@ impl Connection {
         let counts = &mut self.ways[from].counts;
         counts.packets += u64::from(acks);
         counts.acks += u64::from(acks);
-        if let Some(exchange) = self.exchanges.current_exchange(kind) {
-            let tally = &mut exchange.message_mut(kind).tally;
-            tally.acks = tally.acks.saturating_add(acks);
+        if let Some(message) = self.exchanges.current_message(kind) {
+            message.tally.acks = message.tally.acks.saturating_add(acks);
         }
     }
 
