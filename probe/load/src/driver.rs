@@ -8,7 +8,7 @@ use super::job::{Job, Live, Pace, Window};
 use super::poller;
 use super::recorder::{Exchange, Life, Recorder};
 use super::reply::Reply;
-use super::thread_cpu::Meter;
+use super::thread_cpu;
 use ground::clock::{self, MILLISECOND, Nanoseconds};
 use ground::timing::{PromptWakeups, RealTime};
 
@@ -123,8 +123,13 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Reco
     engine.core().window = window;
     let _prompt = PromptWakeups::ask();
     clock::sleep_until(window.begin);
-    start_workers(engine);
-    let mut meter = Meter::start();
+    if let Pace::Closed { workers, .. } = engine.core().pace {
+        for _ in 0..workers {
+            let index = engine.take_slot();
+            next_of_worker(engine, index, clock::monotonic_now());
+        }
+    }
+    let mut meter = thread_cpu::start_meter();
     let mut measuring = false;
     let mut next_scan = 0;
     let mut heard = false;
@@ -132,7 +137,7 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Reco
         let now = clock::monotonic_now();
         if !measuring && now >= window.start {
             measuring = true;
-            meter = Meter::start();
+            meter = thread_cpu::start_meter();
         }
         send_due(engine, now, AT_ONCE, !heard);
         resume_paused(engine, now);
@@ -151,19 +156,10 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Reco
         }
         heard = wait(engine, next_scan);
     }
-    (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter.stop();
+    (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter();
     engine.close_all();
     engine.core().publish_counts();
     std::mem::take(&mut engine.core().recorder)
-}
-
-fn start_workers<'a>(engine: &mut impl Engine<'a>) {
-    if let Pace::Closed { workers, .. } = engine.core().pace {
-        for _ in 0..workers {
-            let index = engine.take_slot();
-            next_of_worker(engine, index, clock::monotonic_now());
-        }
-    }
 }
 
 /// Wait for replies or until something is due; whether there was anything to hear.

@@ -9,8 +9,7 @@ use super::epoll::{Epoll, Plain, Tls, Transport};
 use super::job::{Job, Live, Pace, Window};
 use super::plan::{EngineName, Plan};
 use super::recorder::Recorder;
-use super::ring;
-use super::uring::Uring;
+use super::uring::{self, Uring};
 
 /// The way to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -45,7 +44,7 @@ impl Choice {
             Some((reason, _)) => return Ok(choice("epoll", reason)),
             None => {}
         }
-        match ring::find_obstacle() {
+        match uring::find_obstacle() {
             None => Ok(choice("io_uring", "a new connection for each request")),
             Some(obstacle) if asked => Err(format!("{obstacle}; leave --engine out")),
             Some(obstacle) => Ok(choice("epoll", &obstacle)),

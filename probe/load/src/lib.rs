@@ -22,7 +22,6 @@ mod recorder;
 mod reply;
 mod request;
 mod rest;
-mod ring;
 mod saturation;
 mod schedule;
 pub mod serve;

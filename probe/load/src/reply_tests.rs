@@ -40,41 +40,33 @@ fn read_in_pieces(
 
 #[test]
 fn a_body_ends_as_its_head_says() {
-    for (stream, content, kept) in [
-        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 5, true),
-        ("HTTP/1.1 200 OK\r\n\r\nhello", 5, false),
-        // Chunks win over a length.
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-            5,
-            true,
-        ),
-        // Interim replies are passed over.
-        (
-            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-            2,
-            true,
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
-            1,
-            false,
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nConnection: foo, Close\r\nContent-Length: 1\r\n\r\nx",
-            1,
-            false,
-        ),
-        ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", 1, false),
-        (
-            "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\nx",
-            1,
-            true,
-        ),
+    for (rest, content, kept) in [
+        ("1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 5, true),
+        ("1 200 OK\r\n\r\nhello", 5, false),
+        ("0 200 OK\r\nContent-Length: 1\r\n\r\nx", 1, false),
     ] {
+        let stream = format!("HTTP/1.{rest}");
         let found = read(stream.as_bytes(), false);
         assert_eq!(found, Ok((200, content, kept)), "{stream:?}");
     }
+    for (version, connection, kept) in [
+        (1, "close", false),
+        (1, "foo, Close", false),
+        (0, "Keep-Alive", true),
+    ] {
+        let head = format!("HTTP/1.{version} 200 OK\r\nConnection: {connection}");
+        let found = read(
+            format!("{head}\r\nContent-Length: 1\r\n\r\nx").as_bytes(),
+            false,
+        );
+        assert_eq!(found, Ok((200, 1, kept)), "{head:?}");
+    }
+    // Chunks win over a length, and interim replies are passed over.
+    let chunked =
+        "Content-Length: 99\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
+    let stream = format!("{interim}HTTP/1.1 200 OK\r\n{chunked}");
+    assert_eq!(read(stream.as_bytes(), false), Ok((200, 5, true)));
 }
 
 #[test]

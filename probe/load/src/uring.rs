@@ -2,7 +2,7 @@
 //! that opening, connecting, sending and receiving take one system call for many requests.
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
-use io_uring::{opcode, squeue};
+use io_uring::{IoUring, opcode, squeue};
 use rustix::net::SocketAddrAny;
 
 use super::driver::{self, Core, Engine};
@@ -12,7 +12,6 @@ use super::pinned_memory::PinnedMemory;
 use super::recorder::{Exchange, Life};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
-use super::ring;
 use ground::clock::{self, Nanoseconds, SECOND};
 
 /// The first read of a reply; what remains of a body is discarded unseen.
@@ -21,6 +20,12 @@ const READ: usize = 4 << 10;
 const DISCARD: usize = 1 << 20;
 /// IORING_RECVSEND_POLL_FIRST: a reply is never there at once, so do not try before waiting.
 const POLL_FIRST: u16 = 1;
+
+/// Submissions that fit before the kernel must take them.
+const SUBMISSIONS: u32 = 1024;
+const COMPLETIONS: u32 = 8192;
+/// Connections that can be open at once, where the limit of descriptors allows it.
+const MOST_CONNECTIONS: u32 = 32 << 10;
 
 /// The parts of a request's chain, as completions name them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -199,7 +204,7 @@ impl<'a> Engine<'a> for Uring<'a> {
 
 impl<'a> Uring<'a> {
     pub fn new(job: &'a Job<'a>, live: &'a Live) -> std::io::Result<Self> {
-        let capacity = ring::file_capacity();
+        let capacity = file_capacity();
         let bytes = |request: &Request| request.bytes.clone().into();
         let memory = Memory {
             slots: Vec::new(),
@@ -209,7 +214,7 @@ impl<'a> Uring<'a> {
         };
         Ok(Self {
             core: Core::new(job, live),
-            pinned: PinnedMemory::new(ring::open_ring(capacity)?, memory),
+            pinned: PinnedMemory::new(open_ring(capacity)?, memory),
             capacity,
             last_head: LastHead::default(),
             completions: Vec::new(),
@@ -415,4 +420,33 @@ impl<'a> Uring<'a> {
         self.core.note_failed(&exchange, failure, now);
         driver::after_failure(self, index, now);
     }
+}
+
+/// A ring with a table of so many direct descriptors.
+pub fn open_ring(capacity: u32) -> std::io::Result<IoUring> {
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_cqsize(COMPLETIONS)
+        .build(SUBMISSIONS)?;
+    ring.submitter().register_files_sparse(capacity)?;
+    Ok(ring)
+}
+
+/// How many direct descriptors may be registered: as many as this process may have open.
+pub fn file_capacity() -> u32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.unwrap_or(u64::MAX).min(u64::from(MOST_CONNECTIONS)) as u32
+}
+
+/// Why this kernel cannot carry the engine, if it cannot.
+pub fn find_obstacle() -> Option<String> {
+    let ring = match open_ring(1) {
+        Ok(ring) => ring,
+        Err(error) => return Some(format!("io_uring cannot be set up here: {error}")),
+    };
+    let mut probe = io_uring::Probe::new();
+    let known = ring.submitter().register_probe(&mut probe).is_ok();
+    (!known || !probe.is_supported(opcode::Socket::CODE))
+        .then(|| "this kernel's io_uring cannot open sockets (needs 6.1)".to_owned())
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::bytes::chunk_at;
-use super::packet::{Next, Packet, Record, Time};
+use super::packet::{Next, Packet, Record, Time, Times, UNTIMED};
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
 use super::source::{INTERRUPTED, Source};
-use super::times::{Times, UNTIMED};
 use super::window::Window;
 
 /// The name of the format of what is no capture.

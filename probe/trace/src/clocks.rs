@@ -3,8 +3,7 @@
 //! A packet arrives after it left. So between the clocks lies at least what the quickest packets of one direction show, and
 //! at most what the quickest ones of the other do; the middle is right if both ways are equally quick at their best.
 
-use super::packet::Time;
-use super::times::Times;
+use super::packet::{Time, Times};
 use ground::band::{Bound, Bounds, Line, Lines, PARTS, STAMPED_APART, find_ends, part_index};
 
 /// One of the two captures by the order in which they were given.

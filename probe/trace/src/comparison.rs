@@ -9,10 +9,9 @@ use super::clocks::{ClockWindow, Clocks, Gain, Stamp, estimate_clocks};
 use super::hosts::Hosts;
 use super::key::{ConnectionEnd, Key};
 use super::lane::AT_ONCE;
-use super::packet::Time;
+use super::packet::{Time, Times, UNTIMED};
 use super::source::Source;
 use super::tcp::{self, Segment};
-use super::times::{Times, UNTIMED};
 
 /// Packets of the first capture that are remembered at most.
 const MOST_REMEMBERED: usize = 1 << 14;

@@ -7,18 +7,16 @@ use super::findings::{Done, Findings};
 use super::head::Kind;
 use super::key::{ConnectionEnd, Ends, Key};
 use super::mark::Mark;
-use super::packet::Time;
+use super::packet::{Time, known_time};
 use super::reader::MessageReader;
 use super::stream::{START, Stream};
 use super::tcp::{self, Offer, Segment};
-use super::times::known_time;
 use super::writes::LastWrite;
 pub use fast_path::PassOutcome;
 use fast_path::{Bare, Stride};
 
 mod dialogue;
 mod fast_path;
-mod finish;
 mod payload;
 
 /// What is known of one end as a sender.

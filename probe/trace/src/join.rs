@@ -8,10 +8,9 @@ use super::clocks::{CapturePlace, Clocks};
 use super::join_document::{BetweenEnds, Fates, JoinDocument, JoinSpreads};
 use super::key::{ConnectionEnd, Ends, Key};
 use super::lane::{self, Alone, Lane, Leaving};
-use super::packet::Time;
+use super::packet::{Time, Times};
 use super::request_line::{FinishedExchange, JoinedExchange, Mishaps};
 use super::tcp::{self, Segment};
-use super::times::Times;
 use ground::statistics::Durations;
 
 /// A request, and what the other end adds to it.

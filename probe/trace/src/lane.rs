@@ -10,10 +10,7 @@ use super::join_document::Fates;
 use super::mark::Mark;
 use super::packet::Time;
 use super::tcp::Segment;
-use arrivals::Arrival;
 use ground::statistics::Durations;
-
-mod arrivals;
 
 /// What it means of a packet that it has no counterpart at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +53,36 @@ impl SentPacket {
     /// Whether all before this byte has arrived of it.
     fn goes_on_at(&self, at: u32) -> bool {
         at.wrapping_sub(self.mark.sequence) == self.reached
+    }
+}
+
+/// A packet where it arrives.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    /// By the clock of where it left.
+    time: Time,
+    mark: Mark,
+    window: u16,
+    /// How many packets had left the other way before.
+    answered: u32,
+}
+
+impl Arrival {
+    fn from_segment(segment: &Segment, answered: u32) -> Arrival {
+        Arrival {
+            time: segment.time,
+            mark: Mark::from_segment(segment),
+            window: segment.window,
+            answered,
+        }
+    }
+
+    /// Whether this is a packet that came before, captured once more. Without an identification, it may be a repeat as well:
+    /// nobody sends one before the other end has said something, or was silent for a while.
+    fn is_again(&self, before: &Arrival) -> bool {
+        let is_same = self.answered == before.answered && self.window == before.window;
+        let is_at_once = is_same && self.time.saturating_sub(before.time) < AT_ONCE;
+        self.mark == before.mark && (self.mark.is_unique() || is_at_once)
     }
 }
 

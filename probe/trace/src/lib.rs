@@ -58,7 +58,6 @@ mod tally;
 mod targets;
 mod tcp;
 mod text;
-mod times;
 mod translations;
 mod tunnel;
 mod usual_packet;

@@ -5,10 +5,9 @@
 use std::io;
 
 use super::bytes::Order;
-use super::packet::{Next, Record};
+use super::packet::{Next, Record, UNTIMED};
 use super::pcap::LONGEST_CAPTURED;
 use super::source::Source;
-use super::times::UNTIMED;
 use super::window::{LARGEST, Window};
 
 const SECTION: u32 = 0x0a0d_0d0a;

@@ -6,9 +6,8 @@ use serde::Serialize;
 use super::exchange::spans::Handshake;
 use super::exchange::{Exchange, Message};
 use super::key::{ConnectionEnd, Key};
-use super::packet::Time;
+use super::packet::{Time, known_time};
 use super::tally::Tally;
-use super::times::known_time;
 
 /// An exchange, with what its connection adds.
 #[derive(Clone, Debug)]

@@ -93,8 +93,8 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
             ));
         }
     }
-    let tunnels = Foreign::TUNNELS.iter().filter_map(|name| {
-        let number = document.ignored.get(*name)?;
+    let tunnels = Foreign::TUNNELS.split(", ").filter_map(|name| {
+        let number = document.ignored.get(name)?;
         Some(format!("{} of {name}", count_things(*number, "packet")))
     });
     let tunnels: Vec<_> = tunnels.collect();

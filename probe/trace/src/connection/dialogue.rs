@@ -1,12 +1,13 @@
 //! What the two ends of a connection say to each other: requests and responses in the bytes that are in order.
 
 use super::{Connection, TLS};
-use crate::exchange::Message;
+use crate::exchange::{Exchange, Message};
 use crate::findings::Done;
 use crate::head::{self, Body, Head, Kind};
 use crate::key::ConnectionEnd;
 use crate::packet::Time;
 use crate::reader::{FoundMessage, Piece};
+use crate::request_line::FinishedExchange;
 use crate::stream;
 use crate::tcp::{self, Segment};
 use crate::writes::Heads;
@@ -329,5 +330,31 @@ impl Connection {
     pub(super) fn give_up_oldest(&mut self, done: &mut Done) -> bool {
         self.exchanges.give_up_oldest();
         self.tell_oldest(done)
+    }
+
+    /// Hand an exchange over that is done.
+    #[inline(always)]
+    fn hand_over(&self, exchange: &Exchange, done: &mut Done) {
+        match &mut done.counted {
+            Some(distributions) => distributions.record_exchange(exchange, &self.handshake),
+            None => self.keep_whole(exchange, done),
+        }
+    }
+
+    #[inline(never)]
+    fn keep_whole(&self, exchange: &Exchange, done: &mut Done) {
+        let stream = |end| &self.ways[end].stream;
+        let (client, server) = (self.client, self.client.other_end());
+        done.kept.push(FinishedExchange {
+            key: self.key,
+            client,
+            connection: self.number,
+            handshake: self.handshake,
+            mss: self.knows_mss.then_some(self.mss),
+            sequence: stream(client).sequence_at(exchange.request.start),
+            response_sequence: stream(server).sequence_at(exchange.response.start),
+            exchange: *exchange,
+            target: done.targets.take_target((self.number, exchange.number)),
+        });
     }
 }

@@ -1,8 +1,7 @@
 //! The phases of an exchange: between which of its events each lies.
 
 use super::Exchange;
-use crate::packet::Time;
-use crate::times::known_time;
+use crate::packet::{Time, known_time};
 
 /// When the three steps of the handshake were seen, and the first FIN or reset.
 #[derive(Clone, Copy, Debug, Default)]
