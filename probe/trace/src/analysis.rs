@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use super::capture::Taker;
-use super::connection::{Connection, PassOutcome, Protocol};
+use super::connection::{Connection, PassOutcome};
 use super::counts::Counts;
 use super::document::{Options, Protocols};
 use super::findings::Findings;
@@ -266,13 +266,7 @@ impl Analysis {
         let (client, server) = connection.ways.from(connection.client);
         sums.client.add(&client.counts);
         sums.server.add(&server.counts);
-        match connection.protocol_name() {
-            Protocol::Http => sums.protocols.http += 1,
-            Protocol::Tls => sums.protocols.tls += 1,
-            Protocol::Other => sums.protocols.other += 1,
-            Protocol::Unknown => sums.protocols.unknown += 1,
-            Protocol::Nothing => sums.protocols.nothing += 1,
-        }
+        *connection.protocol_count(&mut sums.protocols) += 1;
         sums.options.mss_assumed += u64::from(!connection.knows_mss);
         if let Some(agreed) = connection.agreed_offer() {
             sums.options.known += 1;

@@ -11,12 +11,12 @@ use super::capture::{Capture, Taker};
 use super::clocks::{CapturePlace, Clocks};
 use super::comparison::Comparison;
 use super::compose;
+use super::distributions::Requests;
 use super::document::{Document, Side};
 use super::head::Kind;
 use super::hosts::Hosts;
 use super::join::Join;
 use super::packet::Time;
-use super::requests::Requests;
 use super::source::Source;
 
 /// Connections that are followed at a time in each capture: so many in both, and all that the join keeps, take less than 64 MB.

@@ -1,6 +1,7 @@
 //! A connection: what both of its ends send, and the requests and responses in that.
 
 use super::counts::Counts;
+use super::document::Protocols;
 use super::exchange::Exchanges;
 use super::exchange::spans::Handshake;
 use super::findings::{Done, Findings};
@@ -32,17 +33,6 @@ pub struct Way {
     /// Where its FIN says that the stream ends.
     ends_at: Option<u64>,
     write: LastWrite,
-}
-
-/// What a connection carries, judged by how it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Nothing,
-    Http,
-    Tls,
-    Other,
-    /// Nothing that was captured tells.
-    Unknown,
 }
 
 #[derive(Debug, Default)]
@@ -135,20 +125,21 @@ impl Connection {
         self.is_reset || self.ways.0.iter().all(|way| way.has_finished)
     }
 
-    pub fn protocol_name(&self) -> Protocol {
+    /// Where it counts by what it carries, judged by how it begins.
+    pub fn protocol_count<'a>(&self, protocols: &'a mut Protocols) -> &'a mut u64 {
         let ways = &self.ways.0;
         if ways.iter().any(|way| way.reader.messages > 0) {
-            Protocol::Http
+            &mut protocols.http
         } else if self.is_tls {
-            Protocol::Tls
+            &mut protocols.tls
         } else if ways.iter().all(|way| way.counts.segments == 0) {
-            Protocol::Nothing
+            &mut protocols.nothing
         } else if self.begins_otherwise
             || (self.is_read && self.handshake.syn.or(self.handshake.synack).is_some())
         {
-            Protocol::Other
+            &mut protocols.other
         } else {
-            Protocol::Unknown
+            &mut protocols.unknown
         }
     }
 

@@ -10,10 +10,10 @@ use super::analysis::{Analysis, dissect_packet};
 use super::capture::{Capture, Taker};
 use super::comparison;
 use super::connection::Connection;
+use super::distributions::Requests;
 use super::document::Document;
 use super::head::{self, Kind};
 use super::reader::{FoundMessage, MessageReader, Piece};
-use super::requests::Requests;
 use super::{PACKETS_AT_ONCE, capture_pair, of_one, read_by, tcp, text, warnings};
 
 /// A file, taken for a capture.

@@ -4,8 +4,8 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::capture::Capture;
+use super::distributions::Requests;
 use super::document::Document;
-use super::requests::Requests;
 use super::source::{INTERRUPTED, Source};
 use super::wire::{GET, Pcap, Talk, reply};
 use super::{capture_pair, comparison};

@@ -224,21 +224,29 @@ impl Join {
             true => (client, server),
             false => (server, client),
         };
-        match own.meet_other(other, Box::new(finished)) {
-            Meeting::Both(this, other) => {
-                let (client, server) = match is_client {
-                    true => (this, other),
-                    false => (other, this),
-                };
-                let joined = self.pair_exchanges(&client, &server);
-                vec![(client, Some(joined))]
-            }
-            Meeting::GivenUp { own, other } => {
-                let mut told = self.tell_alone(is_client, own);
-                told.extend(self.tell_alone(!is_client, other));
-                told
+        let finished = Box::new(finished);
+        let key = (finished.key, finished.sequence);
+        if let Some(counterpart) = other.0.remove(&key) {
+            let (client, server) = match is_client {
+                true => (finished, counterpart),
+                false => (counterpart, finished),
+            };
+            let joined = self.pair_exchanges(&client, &server);
+            return vec![(client, Some(joined))];
+        }
+        // Of the end that has more of them, all that waited in vain are given up when there are too many.
+        let mut given_up = [Vec::new(), Vec::new()];
+        if own.0.len() + other.0.len() >= MOST_EXCHANGES {
+            match own.0.len() < other.0.len() {
+                true => given_up[1] = other.take_waiting(),
+                false => given_up[0] = own.take_waiting(),
             }
         }
+        given_up[0].extend(own.0.insert(key, finished));
+        let [own, other] = given_up;
+        let mut told = self.tell_alone(is_client, own);
+        told.extend(self.tell_alone(!is_client, other));
+        told
     }
 
     fn pair_exchanges(
@@ -415,35 +423,9 @@ struct WaitingExchanges(HashMap<(Key, u32), Kept>);
 const MOST_EXCHANGES: usize = 1 << 13;
 
 impl WaitingExchanges {
-    /// The other end's, if it was told; else this one waits. Of the end that has more of them, all that waited in vain are given
-    /// up when there are too many.
-    fn meet_other(&mut self, waiting: &mut WaitingExchanges, finished: Kept) -> Meeting {
-        let key = (finished.key, finished.sequence);
-        if let Some(other) = waiting.0.remove(&key) {
-            return Meeting::Both(finished, other);
-        }
-        let (mut own, mut other) = (Vec::new(), Vec::new());
-        if self.0.len() + waiting.0.len() >= MOST_EXCHANGES {
-            match self.0.len() < waiting.0.len() {
-                true => other = waiting.take_waiting(),
-                false => own = self.take_waiting(),
-            }
-        }
-        own.extend(self.0.insert(key, finished));
-        Meeting::GivenUp { own, other }
-    }
-
     fn take_waiting(&mut self) -> Vec<Kept> {
         let mut all: Vec<_> = std::mem::take(&mut self.0).into_values().collect();
         all.sort_by_key(|finished| finished.exchange.request.first);
         all
     }
-}
-
-/// What comes of a request that one end tells.
-enum Meeting {
-    /// This one and the other end's.
-    Both(Kept, Kept),
-    /// Those that waited in vain for long enough, of the end that tells and of the other.
-    GivenUp { own: Vec<Kept>, other: Vec<Kept> },
 }

@@ -49,7 +49,6 @@ mod reader;
 mod recent_connections;
 mod repeated_values;
 mod request_line;
-mod requests;
 mod shapes;
 mod source;
 mod stream;
@@ -84,9 +83,9 @@ mod wire;
 
 use analysis::Analysis;
 use capture::{Capture, NO_FORMAT};
+use distributions::Requests;
 pub use document::Document;
 pub use request_line::RequestLine;
-use requests::Requests;
 use source::{Source, Until};
 
 /// Take captures apart: connections, requests, and what became of their segments.

@@ -67,6 +67,8 @@ impl FinishedExchange {
         let exchange = &self.exchange;
         let (request, response) = (&exchange.request, &exchange.response);
         let sum = |of: fn(&Message) -> u32| of(request) + of(response) > 0;
+        let lacks_some = request.is_sized && !request.is_complete;
+        let is_cut_off = response.first.is_some() && !response.is_complete;
         let flags = [
             ("retransmitted", sum(|message| message.tally.retransmitted)),
             ("spurious", sum(|message| message.tally.spurious)),
@@ -76,15 +78,9 @@ impl FinishedExchange {
             ("pipelined", exchange.is_pipelined),
             ("interim", exchange.interim > 0),
             ("head_cut", request.is_guessed || response.is_guessed),
-            (
-                "request_unfinished",
-                request.is_sized && !request.is_complete,
-            ),
+            ("request_unfinished", lacks_some),
             ("unanswered", response.first.is_none()),
-            (
-                "unfinished",
-                response.first.is_some() && !response.is_complete,
-            ),
+            ("unfinished", is_cut_off),
             ("handshake_unseen", self.handshake.syn.is_none()),
         ];
         let raised = flags.into_iter().filter(|(_, is_raised)| *is_raised);
