@@ -146,7 +146,12 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Reco
             engine.give_up(now.saturating_sub(timeout), now);
             next_scan = now + (timeout / 50).clamp(MILLISECOND, LONGEST_WAIT);
             if engine.core().job.stop.load(Ordering::Relaxed) {
-                abandon_open(engine);
+                let under_way = engine.under_way();
+                let core = engine.core();
+                core.pace.stop();
+                for exchange in under_way {
+                    core.recorder.record_abandoned(&exchange, now, &core.window);
+                }
                 break;
             }
         }
@@ -332,16 +337,6 @@ pub fn after_failure<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseco
     match core.pace {
         Pace::Closed { .. } => core.paused.push_back((now + PAUSE_AFTER_FAILURE, index)),
         Pace::Open { .. } => core.free.push(index),
-    }
-}
-
-fn abandon_open<'a>(engine: &mut impl Engine<'a>) {
-    let under_way = engine.under_way();
-    let now = clock::monotonic_now();
-    let core = engine.core();
-    core.pace.stop();
-    for exchange in under_way {
-        core.recorder.record_abandoned(&exchange, now, &core.window);
     }
 }
 

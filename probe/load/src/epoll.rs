@@ -148,7 +148,7 @@ impl<'a, T: Transport> Engine<'a> for Epoll<'a, T> {
 
     fn wait(&mut self, timeout: Nanoseconds) -> bool {
         self.poller.wait(timeout);
-        for at in 0..self.poller.ready_count() {
+        for at in 0..self.poller.ready {
             let (token, flags) = self.poller.event_at(at);
             let index = token as u32;
             let slot = &self.slots[index as usize];
@@ -157,7 +157,7 @@ impl<'a, T: Transport> Engine<'a> for Epoll<'a, T> {
                 driver::send_between(self);
             }
         }
-        self.poller.ready_count() > 0
+        self.poller.ready > 0
     }
 
     fn give_up(&mut self, limit: Nanoseconds, now: Nanoseconds) {

@@ -94,7 +94,7 @@ impl Pace {
             Self::Closed { .. } => NEVER,
             Self::Open {
                 warmup, measured, ..
-            } => warmup.next_due().min(measured.next_due()),
+            } => warmup.next_due.min(measured.next_due),
         }
     }
 
@@ -113,7 +113,7 @@ impl Pace {
             Self::Closed { .. } => NEVER,
             Self::Open {
                 warmup, measured, ..
-            } if warmup.next_due() <= measured.next_due() => warmup.take_due(),
+            } if warmup.next_due <= measured.next_due => warmup.take_due(),
             Self::Open { measured, .. } => measured.take_due(),
         }
     }

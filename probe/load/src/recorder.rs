@@ -60,13 +60,6 @@ pub struct Handshakes {
     pub cpu: Durations,
 }
 
-impl Handshakes {
-    fn record_life(&mut self, life: &Life) {
-        self.time.record_duration(life.shaken - life.connected);
-        self.cpu.record_duration(life.shaking);
-    }
-}
-
 #[derive(Clone, Default)]
 pub struct Recorder {
     pub latency: Durations,
@@ -135,7 +128,10 @@ impl Recorder {
             self.opened += 1;
             self.connect.record_duration(life.connected - life.opened);
             if life.shaken > 0 {
-                self.handshakes.get_or_insert_default().record_life(life);
+                let handshakes = self.handshakes.get_or_insert_default();
+                let time = life.shaken - life.connected;
+                handshakes.time.record_duration(time);
+                handshakes.cpu.record_duration(life.shaking);
             }
         }
     }

@@ -61,7 +61,12 @@ pub fn report(
         write_phases(&mut text, document, width);
         write_histogram(&mut text, latency, width);
     }
-    write_warnings(&mut text, &document.warnings, width);
+    if !document.warnings.is_empty() {
+        text.push('\n');
+    }
+    for warning in &document.warnings {
+        text.push_str(&wrap_text("warning: ", warning, width));
+    }
     text
 }
 
@@ -378,15 +383,6 @@ fn list_bounds(min: Nanoseconds, max: Nanoseconds) -> Vec<Nanoseconds> {
         }
     }
     bounds
-}
-
-fn write_warnings(text: &mut String, warnings: &[String], width: usize) {
-    if !warnings.is_empty() {
-        text.push('\n');
-    }
-    for warning in warnings {
-        text.push_str(&wrap_text("warning: ", warning, width));
-    }
 }
 
 #[cfg(test)]

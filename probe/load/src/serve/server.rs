@@ -149,7 +149,7 @@ impl Server {
             let due = self.delayed.front().map_or(NEVER, |(due, ..)| *due);
             let until = due.min(self.next_stall).min(now + LONGEST_WAIT);
             self.poller.wait(until.saturating_sub(now));
-            for at in 0..self.poller.ready_count() {
+            for at in 0..self.poller.ready {
                 let (token, flags) = self.poller.event_at(at);
                 if token == LISTENER {
                     self.accept_clients();
