@@ -419,10 +419,7 @@ pub mod tests {
             ("--mode open --rate 0", "is not a rate"),
             ("--mode open --rate NaN", "is not a rate"),
             ("--from 5", "belongs to --mode ramp"),
-            (
-                "--arrivals constant",
-                "--arrivals belongs to --mode open or ramp",
-            ),
+            ("--arrivals constant", "--arrivals belongs to --mode open"),
             ("--spin", "--spin belongs to --mode open or ramp"),
             ("--seed 1", "--seed belongs to --mode open or ramp"),
             ("--per-step 20x", "--per-step belongs to --mode ramp"),

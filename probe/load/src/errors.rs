@@ -106,8 +106,9 @@ impl Errors {
 
     pub fn merge(&mut self, other: &Self) {
         add_fields! {
-            self, other, client_timeout socket_timeout refused reset fd_unavailable address_unavailable fd_table_full
-            unbegun certificate tls other
+            self, other,
+            client_timeout socket_timeout refused reset fd_unavailable address_unavailable
+            fd_table_full unbegun certificate tls other
         }
         for (mine, theirs) in [
             (&mut self.tls_reasons, &other.tls_reasons),

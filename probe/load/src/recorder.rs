@@ -321,8 +321,9 @@ impl Recorder {
             self.error_latency.get_or_insert_default().merge(theirs);
         }
         add_fields! {
-            self, other, attempted sent completed abandoned resent unkept opened concurrent_max sent_bytes header_bytes
-            body_bytes
+            self, other,
+            attempted sent completed abandoned resent unkept opened concurrent_max sent_bytes
+            header_bytes body_bytes
         }
         self.cpu.0 += other.cpu.0;
         self.cpu.1 += other.cpu.1;

@@ -238,11 +238,9 @@ fn fell_silent(found: &Recorder) -> Option<String> {
 
 fn warn_resent(found: &Recorder) -> Option<String> {
     (found.resent > 0).then(|| {
-        format!(
-            "{} {} sent again because the server had closed the connection",
-            format_count(found.resent),
-            of_many(&format_count(found.resent), "request was", "requests were"),
-        )
+        let resent = format_count(found.resent);
+        let were = of_many(&resent, "request was", "requests were");
+        format!("{resent} {were} sent again because the server had closed the connection")
     })
 }
 

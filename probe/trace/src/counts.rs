@@ -82,8 +82,10 @@ impl Counts {
 
     pub fn add(&mut self, other: &Counts) {
         add_fields! {
-            self, other, packets payload_bytes segments retransmitted spurious reordered duplicates coalesced keep_alives
-            zero_windows acks duplicate_acks selective_acks repeated_controls resets missed_bytes
+            self, other,
+            packets payload_bytes segments retransmitted spurious reordered duplicates coalesced
+            keep_alives zero_windows acks duplicate_acks selective_acks repeated_controls resets
+            missed_bytes
         }
     }
 }

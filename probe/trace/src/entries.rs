@@ -49,7 +49,7 @@ fn leave_order_out(document: &Document, plain: &mut Document) {
 }
 
 /// The next packets, with no short cut taken: all that is found in them must be found on any other way too.
-fn read_plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
+pub(super) fn read_plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
     for taken in 0..PACKETS_AT_ONCE {
         if capture.advance_packet().is_none() {
             return taken;

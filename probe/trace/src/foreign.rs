@@ -21,8 +21,8 @@ pub enum Foreign {
 
 impl Foreign {
     /// The names of tunnels that are not followed.
-    pub const TUNNELS: &str = "MPLS, PPPoE, GRE, ERSPAN type III, VXLAN-GPE, GENEVE, GTP, WireGuard, ESP, \
-        ESP in UDP";
+    pub const TUNNELS: &str = "\
+        MPLS, PPPoE, GRE, ERSPAN type III, VXLAN-GPE, GENEVE, GTP, WireGuard, ESP, ESP in UDP";
 
     pub fn name(self) -> String {
         let known = match self {

@@ -98,7 +98,8 @@ pub struct Fates {
 impl Fates {
     pub fn add(&mut self, other: &Fates) {
         add_fields! {
-            self, other, left arrived lost lost_bare reordered reordered_bare duplicated unsent unsettled
+            self, other,
+            left arrived lost lost_bare reordered reordered_bare duplicated unsent unsettled
         }
     }
 }

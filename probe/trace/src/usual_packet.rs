@@ -133,7 +133,8 @@ impl<const HEADERS: usize> Fields for Usual<'_, HEADERS> {
         stamp -> Option<u32> = (HEADERS == STAMPED).then(|| usual.word_at(58));
         option_bytes -> u32 = (usual.headers.len() - PLAIN) as u32;
         // More than any packet has where the packet says that it is shorter than its headers.
-        payload_length -> u32 = u32::from(usual.half_at(16)).wrapping_sub(IP_HEADERS + usual.option_bytes());
+        payload_length -> u32 =
+            u32::from(usual.half_at(16)).wrapping_sub(IP_HEADERS + usual.option_bytes());
         first_byte -> Option<u8> = usual.behind.first().copied();
     }
 }

@@ -62,10 +62,10 @@ impl Connection {
         let heard = other.stream.acked;
         match kind {
             Kind::Request => {
-                if let Some(number) = exchanges.ask_in_turn(&begin, heard, this.stream.acked) {
-                    gathered
-                        .done
-                        .note_request(self.number, number, segment.payload);
+                let number = exchanges.ask_in_turn(&begin, heard, this.stream.acked);
+                if let Some(number) = number {
+                    let done = &mut gathered.done;
+                    done.note_request(self.number, number, segment.payload);
                 }
             }
             Kind::Response => exchanges.answer_in_turn(&begin, heard),
