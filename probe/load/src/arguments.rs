@@ -141,20 +141,9 @@ impl Args {
     pub fn plan(&self) -> Result<Plan, String> {
         let target = Target::parse(&self.url)?;
         let mix = self.choose_mix(&target)?;
-        at_least_one("--workers", self.workers)?;
-        if self.workers > MOST_WORKERS {
-            return Err(format!(
-                "--workers {} are more than it opens connections for; give at most {MOST_WORKERS}",
-                self.workers
-            ));
-        }
-        at_least_one("--threads", self.threads)?;
-        if self.threads > MOST_THREADS {
-            return Err(format!(
-                "--threads {} are more than it starts; give at most {MOST_THREADS}",
-                self.threads
-            ));
-        }
+        let use_of = "it opens connections for";
+        check_count("--workers", self.workers, MOST_WORKERS, use_of)?;
+        check_count("--threads", self.threads, MOST_THREADS, "it starts")?;
         if self.threads > self.workers && self.mode == ModeName::Closed {
             return Err(format!(
                 "--threads {} leaves threads without a worker; give at least as many --workers",
@@ -242,9 +231,10 @@ impl Args {
         }
         let missing =
             |name: &str| format!("--mode ramp needs {name}; give it in requests per second");
-        let from = rate_of("--from", self.from.ok_or_else(|| missing("--from"))?)?;
-        let step = rate_of("--step", self.step.ok_or_else(|| missing("--step"))?)?;
-        let to = rate_of("--to", self.to.ok_or_else(|| missing("--to"))?)?;
+        let rate = |name, rate: Option<f64>| rate_of(name, rate.ok_or_else(|| missing(name))?);
+        let from = rate("--from", self.from)?;
+        let step = rate("--step", self.step)?;
+        let to = rate("--to", self.to)?;
         if to < from {
             return Err(format!(
                 "--to {to} lies below --from {from}; give a higher one"
@@ -312,13 +302,14 @@ impl Args {
         if let Some(method) = &self.method {
             mix::parse_token("--method", method)?;
         }
-        let body = match self.data.as_deref() {
-            None => None,
-            Some(text) => Some(match text.strip_prefix('@') {
-                None => text.as_bytes().into(),
-                Some(file) => mix::read_body(file).map_err(|reason| format!("--data: {reason}"))?,
-            }),
-        };
+        let body = self
+            .data
+            .as_deref()
+            .map(|text| match text.strip_prefix('@') {
+                None => Ok(text.as_bytes().into()),
+                Some(file) => mix::read_body(file).map_err(|reason| format!("--data: {reason}")),
+            });
+        let body = body.transpose()?;
         std::iter::once(&target.path)
             .chain(&self.path)
             .map(|path| RequestKind::new(self.method.as_deref(), path, 1, body.clone()))
@@ -326,18 +317,14 @@ impl Args {
     }
 
     fn choose_tls(&self, target: &Target) -> Result<Option<Client>, String> {
-        if self.ca.is_some() && self.insecure {
-            return Err("--ca and --insecure exclude each other; give one".into());
-        }
-        if target.is_tls {
-            return Client::new(target, self.ca.as_deref(), self.insecure).map(Some);
-        }
-        match (&self.ca, self.insecure) {
-            (None, false) => Ok(None),
-            (Some(_), _) => {
+        match (target.is_tls, self.ca.as_deref(), self.insecure) {
+            (_, Some(_), true) => Err("--ca and --insecure exclude each other; give one".into()),
+            (true, ca, insecure) => Client::new(target, ca, insecure).map(Some),
+            (false, None, false) => Ok(None),
+            (false, Some(_), _) => {
                 Err("--ca belongs to an https:// URL; write that, or leave --ca out".into())
             }
-            (None, true) => {
+            (false, None, true) => {
                 Err("--insecure belongs to an https:// URL; write that, or leave it out".into())
             }
         }
@@ -348,9 +335,12 @@ fn to_nanoseconds(duration: Duration) -> Nanoseconds {
     u64::try_from(duration.as_nanos()).expect("units take no longer time")
 }
 
-fn at_least_one(name: &str, value: u32) -> Result<(), String> {
-    match value {
+fn check_count(name: &str, count: u32, most: u32, what: &str) -> Result<(), String> {
+    match count {
         0 => Err(format!("{name} 0 does nothing; give at least 1")),
+        _ if count > most => Err(format!(
+            "{name} {count} are more than {what}; give at most {most}"
+        )),
         _ => Ok(()),
     }
 }
@@ -429,10 +419,7 @@ pub mod tests {
             ("--mode open --rate 0", "is not a rate"),
             ("--mode open --rate NaN", "is not a rate"),
             ("--from 5", "belongs to --mode ramp"),
-            (
-                "--arrivals constant",
-                "--arrivals belongs to --mode open or ramp",
-            ),
+            ("--arrivals constant", "--arrivals belongs to --mode open"),
             ("--spin", "--spin belongs to --mode open or ramp"),
             ("--seed 1", "--seed belongs to --mode open or ramp"),
             ("--per-step 20x", "--per-step belongs to --mode ramp"),

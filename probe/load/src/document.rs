@@ -16,7 +16,7 @@ use super::recorder::GRAIN;
 use super::saturation::Saturation;
 use super::step::Step;
 use super::target::ResolvedAddress;
-use super::trust::{Agreement, Client};
+use super::trust::Agreement;
 use super::warnings;
 use ground::clock::{Nanoseconds, SECOND};
 use ground::statistics::{Durations, Rates, Summary};
@@ -190,24 +190,8 @@ pub struct MixEntry {
 pub struct TlsFacts {
     /// Whether the server's certificate was checked.
     pub checked: bool,
-    /// Such as `TLSv1_3`.
-    pub version: Option<String>,
-    /// Such as `TLS13_AES_256_GCM_SHA384`.
-    pub cipher: Option<String>,
-    /// Such as `X25519`.
-    pub key_exchange: Option<String>,
-}
-
-impl TlsFacts {
-    fn new(client: &Client, agreed: Option<&Agreement>) -> Self {
-        let agreed = agreed.cloned();
-        Self {
-            checked: client.checks,
-            version: agreed.as_ref().map(|agreed| agreed.version.clone()),
-            cipher: agreed.as_ref().map(|agreed| agreed.cipher.clone()),
-            key_exchange: agreed.map(|agreed| agreed.key_exchange),
-        }
-    }
+    #[serde(flatten)]
+    pub agreed: Agreement,
 }
 
 /// Per second.
@@ -246,7 +230,7 @@ impl Document {
     pub fn new(
         plan: &Plan,
         resolved: ResolvedAddress,
-        agreed: Option<&Agreement>,
+        agreed: Option<Agreement>,
         engine: &Choice,
         measured: &Measurement,
     ) -> anyhow::Result<Self> {
@@ -269,7 +253,10 @@ impl Document {
             threads: plan.threads,
             new_connections: plan.new_connections,
             mix: list_sent(plan),
-            tls: tls.map(|client| TlsFacts::new(client, agreed)),
+            tls: tls.map(|client| TlsFacts {
+                checked: client.checks,
+                agreed: agreed.unwrap_or_default(),
+            }),
             started_unix_ns: measured.started,
             warmup_ns: plan.warmup,
             elapsed_ns: measured.elapsed,

@@ -8,7 +8,7 @@ use super::job::{Job, Live, Pace, Window};
 use super::poller;
 use super::recorder::{Exchange, Life, Recorder};
 use super::reply::Reply;
-use super::thread_cpu::Meter;
+use super::thread_cpu;
 use ground::clock::{self, MILLISECOND, Nanoseconds};
 use ground::timing::{PromptWakeups, RealTime};
 
@@ -45,8 +45,6 @@ pub trait Engine<'a> {
     fn under_way(&self) -> Vec<Exchange>;
 
     fn close_all(&mut self);
-
-    fn into_recorder(self) -> Recorder;
 }
 
 /// The state that engines share.
@@ -81,11 +79,7 @@ impl<'a> Core<'a> {
                 workers: 0,
                 quota: 0,
             },
-            window: Window {
-                begin: 0,
-                start: 0,
-                end: 0,
-            },
+            window: Window::default(),
             recorder: Recorder::default(),
             idle: Vec::new(),
             free: Vec::new(),
@@ -121,16 +115,21 @@ impl<'a> Core<'a> {
     }
 }
 
-/// Send and receive until all is done.
-pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
+/// Send and receive until all is done: what was found.
+pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Recorder {
     let real_time = pace.is_sparse().then(RealTime::new).flatten();
     engine.core().recorder.real_time = real_time.is_some();
     engine.core().pace = pace;
     engine.core().window = window;
     let _prompt = PromptWakeups::ask();
     clock::sleep_until(window.begin);
-    start_workers(engine);
-    let mut meter = Meter::start();
+    if let Pace::Closed { workers, .. } = engine.core().pace {
+        for _ in 0..workers {
+            let index = engine.take_slot();
+            next_of_worker(engine, index, clock::monotonic_now());
+        }
+    }
+    let mut meter = thread_cpu::start_meter();
     let mut measuring = false;
     let mut next_scan = 0;
     let mut heard = false;
@@ -138,7 +137,7 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
         let now = clock::monotonic_now();
         if !measuring && now >= window.start {
             measuring = true;
-            meter = Meter::start();
+            meter = thread_cpu::start_meter();
         }
         send_due(engine, now, AT_ONCE, !heard);
         resume_paused(engine, now);
@@ -147,7 +146,12 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
             engine.give_up(now.saturating_sub(timeout), now);
             next_scan = now + (timeout / 50).clamp(MILLISECOND, LONGEST_WAIT);
             if engine.core().job.stop.load(Ordering::Relaxed) {
-                abandon_open(engine);
+                let under_way = engine.under_way();
+                let core = engine.core();
+                core.pace.stop();
+                for exchange in under_way {
+                    core.recorder.record_abandoned(&exchange, now, &core.window);
+                }
                 break;
             }
         }
@@ -157,18 +161,10 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) {
         }
         heard = wait(engine, next_scan);
     }
-    (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter.stop();
+    (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter();
     engine.close_all();
     engine.core().publish_counts();
-}
-
-fn start_workers<'a>(engine: &mut impl Engine<'a>) {
-    if let Pace::Closed { workers, .. } = engine.core().pace {
-        for _ in 0..workers {
-            let index = engine.take_slot();
-            next_of_worker(engine, index, clock::monotonic_now());
-        }
-    }
+    std::mem::take(&mut engine.core().recorder)
 }
 
 /// Wait for replies or until something is due; whether there was anything to hear.
@@ -341,16 +337,6 @@ pub fn after_failure<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseco
     match core.pace {
         Pace::Closed { .. } => core.paused.push_back((now + PAUSE_AFTER_FAILURE, index)),
         Pace::Open { .. } => core.free.push(index),
-    }
-}
-
-fn abandon_open<'a>(engine: &mut impl Engine<'a>) {
-    let under_way = engine.under_way();
-    let now = clock::monotonic_now();
-    let core = engine.core();
-    core.pace.stop();
-    for exchange in under_way {
-        core.recorder.record_abandoned(&exchange, now, &core.window);
     }
 }
 

@@ -67,10 +67,6 @@ impl<'a> Engine<'a> for Slow<'a> {
     }
 
     fn close_all(&mut self) {}
-
-    fn into_recorder(self) -> Recorder {
-        self.core.recorder
-    }
 }
 
 /// An open loop on it that is behind from the begin, until the user wants to stop: requests begun, waits, places for
@@ -100,8 +96,7 @@ fn fall_behind(replies: bool, enough: usize, timeout: &str) -> (usize, usize, u3
         stop: &stop,
     };
     let window = Window::new(&plan, clock::monotonic_now());
-    run(&mut engine, Pace::new(&plan, 0, window), window);
-    let recorder = engine.core.recorder;
+    let recorder = run(&mut engine, Pace::new(&plan, 0, window), window);
     (engine.launched, engine.waited, engine.slots, recorder)
 }
 

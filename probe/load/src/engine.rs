@@ -5,12 +5,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::driver;
-use super::epoll::{Epoll, Plain, Tls};
+use super::epoll::{Epoll, Plain, Tls, Transport};
 use super::job::{Job, Live, Pace, Window};
 use super::plan::{EngineName, Plan};
 use super::recorder::Recorder;
-use super::ring;
-use super::uring::Uring;
+use super::uring::{self, Uring};
 
 /// The way to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -32,21 +31,20 @@ impl Choice {
             return Ok(choice("epoll", "asked for"));
         }
         let asked = plan.engine == EngineName::IoUring;
-        if plan.tls.is_some() {
-            return match asked {
-                true => Err("--engine io-uring does not speak TLS; leave --engine out".into()),
-                false => Ok(choice("epoll", "TLS")),
-            };
+        let unfit = if plan.tls.is_some() {
+            Some(("TLS", "does not speak TLS; leave --engine out"))
+        } else if !plan.new_connections {
+            let remedy = "carries new connections only; add --new-connections";
+            Some(("connections are kept", remedy))
+        } else {
+            None
+        };
+        match unfit {
+            Some((_, remedy)) if asked => return Err(format!("--engine io-uring {remedy}")),
+            Some((reason, _)) => return Ok(choice("epoll", reason)),
+            None => {}
         }
-        if !plan.new_connections {
-            return match asked {
-                true => Err(
-                    "--engine io-uring carries new connections only; add --new-connections".into(),
-                ),
-                false => Ok(choice("epoll", "connections are kept")),
-            };
-        }
-        match ring::find_obstacle() {
+        match uring::find_obstacle() {
             None => Ok(choice("io_uring", "a new connection for each request")),
             Some(obstacle) if asked => Err(format!("{obstacle}; leave --engine out")),
             Some(obstacle) => Ok(choice("epoll", &obstacle)),
@@ -54,45 +52,36 @@ impl Choice {
     }
 }
 
-/// One thread's engine, connected as far as the plan wants it before the clock starts.
-pub enum Worker<'a> {
-    Epoll(Box<Epoll<'a, Plain>>),
-    Tls(Box<Epoll<'a, Tls<'a>>>),
-    Uring(Box<Uring<'a>>),
-}
+/// One thread's engine, connected as far as the plan wants it before the clock starts. It carries requests once.
+pub type Worker<'a> = Box<dyn FnOnce(Pace, Window) -> Recorder + 'a>;
 
-impl<'a> Worker<'a> {
-    pub fn new(
-        choice: &Choice,
-        job: &'a Job<'a>,
-        live: &'a Live,
-        pool: u32,
-    ) -> anyhow::Result<Self> {
-        if choice.name == "io_uring" {
-            let engine = Uring::new(job, live).context("cannot set io_uring up")?;
-            return Ok(Self::Uring(Box::new(engine)));
-        }
-        if let Some(client) = &job.tls {
-            let transport = Tls::new(client);
-            let mut engine = Epoll::new(job, live, transport).context("cannot set epoll up")?;
-            engine.open_pool(pool);
-            return Ok(Self::Tls(Box::new(engine)));
-        }
-        let mut engine = Epoll::new(job, live, Plain).context("cannot set epoll up")?;
-        engine.open_pool(pool);
-        Ok(Self::Epoll(Box::new(engine)))
+pub fn prepare_worker<'a>(
+    choice: &Choice,
+    job: &'a Job<'a>,
+    live: &'a Live,
+    pool: u32,
+) -> anyhow::Result<Worker<'a>> {
+    if choice.name == "io_uring" {
+        let engine = Uring::new(job, live).context("cannot set io_uring up")?;
+        return Ok(wrap_engine(engine));
     }
-
-    pub fn run(self, pace: Pace, window: Window) -> Recorder {
-        match self {
-            Self::Epoll(engine) => carry_requests(*engine, pace, window),
-            Self::Tls(engine) => carry_requests(*engine, pace, window),
-            Self::Uring(engine) => carry_requests(*engine, pace, window),
-        }
+    match &job.tls {
+        Some(client) => prepare_epoll(job, live, Tls::new(client), pool),
+        None => prepare_epoll(job, live, Plain, pool),
     }
 }
 
-fn carry_requests<'a>(mut engine: impl driver::Engine<'a>, pace: Pace, window: Window) -> Recorder {
-    driver::run(&mut engine, pace, window);
-    engine.into_recorder()
+fn prepare_epoll<'a, T: Transport + 'a>(
+    job: &'a Job<'a>,
+    live: &'a Live,
+    transport: T,
+    pool: u32,
+) -> anyhow::Result<Worker<'a>> {
+    let mut engine = Epoll::new(job, live, transport).context("cannot set epoll up")?;
+    engine.open_pool(pool);
+    Ok(wrap_engine(engine))
+}
+
+fn wrap_engine<'a>(mut engine: impl driver::Engine<'a> + 'a) -> Worker<'a> {
+    Box::new(move |pace, window| driver::run(&mut engine, pace, window))
 }

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use rustix::net;
 
-use super::driver::{self, Core, LONGEST_WAIT};
+use super::driver::{self, Core, Engine, LONGEST_WAIT};
 use super::errors::Failure;
 use super::job::{Job, Live};
 use super::poller::{EventFlags, Poller};
-use super::recorder::{Exchange, Life, Recorder};
+use super::recorder::{Exchange, Life};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
 use super::socket;
@@ -30,9 +30,10 @@ const DISCARD: usize = 1 << 20;
 /// By so much both ends may be late to close, send and hear of it, beside the way there and back.
 const CROSSING: Nanoseconds = 10 * MILLISECOND;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum ConnectionPhase {
     /// No connection, nothing to do.
+    #[default]
     Empty,
     /// A connection of the pool on its way.
     Opening,
@@ -45,10 +46,11 @@ enum ConnectionPhase {
 }
 
 /// A place for one connection and the request on it.
-struct ConnectionSlot<T: Transport> {
+#[derive(Default)]
+struct ConnectionSlot<Session> {
     phase: ConnectionPhase,
     socket: Option<OwnedFd>,
-    session: T::Session,
+    session: Session,
     /// Tells events of this connection from those of its predecessors.
     generation: u32,
     /// Whether the poller reports when the socket can be written to.
@@ -64,24 +66,7 @@ struct ConnectionSlot<T: Transport> {
     reply: Reply,
 }
 
-impl<T: Transport> ConnectionSlot<T> {
-    fn new() -> Self {
-        Self {
-            phase: ConnectionPhase::Empty,
-            socket: None,
-            session: T::Session::default(),
-            generation: 0,
-            hears_writable: false,
-            used: false,
-            life: Life::default(),
-            exchange: Exchange::default(),
-            request: 0,
-            written: 0,
-            broke: None,
-            reply: Reply::default(),
-        }
-    }
-
+impl<Session> ConnectionSlot<Session> {
     fn is_under_way(&self) -> bool {
         matches!(
             self.phase,
@@ -114,12 +99,12 @@ pub struct Epoll<'a, T: Transport> {
     core: Core<'a>,
     transport: T,
     poller: Poller,
-    slots: Vec<ConnectionSlot<T>>,
+    slots: Vec<ConnectionSlot<T::Session>>,
     last_head: LastHead,
     buffer: Vec<u8>,
 }
 
-impl<'a, T: Transport> driver::Engine<'a> for Epoll<'a, T> {
+impl<'a, T: Transport> Engine<'a> for Epoll<'a, T> {
     #[inline]
     fn core(&mut self) -> &mut Core<'a> {
         &mut self.core
@@ -127,7 +112,7 @@ impl<'a, T: Transport> driver::Engine<'a> for Epoll<'a, T> {
 
     fn take_slot(&mut self) -> u32 {
         self.core.free.pop().unwrap_or_else(|| {
-            self.slots.push(ConnectionSlot::new());
+            self.slots.push(ConnectionSlot::default());
             (self.slots.len() - 1) as u32
         })
     }
@@ -163,7 +148,7 @@ impl<'a, T: Transport> driver::Engine<'a> for Epoll<'a, T> {
 
     fn wait(&mut self, timeout: Nanoseconds) -> bool {
         self.poller.wait(timeout);
-        for at in 0..self.poller.ready_count() {
+        for at in 0..self.poller.ready {
             let (token, flags) = self.poller.event_at(at);
             let index = token as u32;
             let slot = &self.slots[index as usize];
@@ -172,7 +157,7 @@ impl<'a, T: Transport> driver::Engine<'a> for Epoll<'a, T> {
                 driver::send_between(self);
             }
         }
-        self.poller.ready_count() > 0
+        self.poller.ready > 0
     }
 
     fn give_up(&mut self, limit: Nanoseconds, now: Nanoseconds) {
@@ -189,14 +174,10 @@ impl<'a, T: Transport> driver::Engine<'a> for Epoll<'a, T> {
         under_way.map(|slot| slot.exchange).collect()
     }
 
-    fn into_recorder(self) -> Recorder {
-        self.core.recorder
-    }
-
     fn close_all(&mut self) {
         let now = clock::monotonic_now();
         for index in 0..self.slots.len() {
-            driver::Engine::rest_connection(self, index as u32, now);
+            self.rest_connection(index as u32, now);
         }
     }
 }
@@ -215,7 +196,6 @@ impl<'a, T: Transport> Epoll<'a, T> {
 
     /// Open `count` connections before any clock starts. One that fails is tried again, and counted, when it is needed.
     pub fn open_pool(&mut self, count: u32) {
-        use driver::Engine;
         let stop = self.core.job.stop;
         for _ in 0..count {
             if stop.load(Ordering::Relaxed) {
@@ -295,7 +275,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
             slot.phase = ConnectionPhase::Idle;
             self.core.idle.push(index);
         } else {
-            driver::Engine::rest_connection(self, index, now);
+            self.rest_connection(index, now);
             self.core.free.push(index);
         }
     }
@@ -311,7 +291,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
             let core = &mut self.core;
             core.recorder.not_kept(&slot.exchange, &core.window);
         }
-        driver::Engine::rest_connection(self, index, clock::monotonic_now());
+        self.rest_connection(index, clock::monotonic_now());
         self.core.free.push(index);
     }
 
@@ -333,7 +313,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
             }
             Err(errno) => {
                 slot.exchange.launch_at(now);
-                self.fail_request(index, Failure::System(errno.raw_os_error()), now);
+                self.fail_request(index, errno.into(), now);
             }
         }
     }
@@ -389,7 +369,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
             }
             Err(failure) if waits => self.fail_request(index, failure, clock::monotonic_now()),
             Err(_) => {
-                driver::Engine::rest_connection(self, index, clock::monotonic_now());
+                self.rest_connection(index, clock::monotonic_now());
                 self.core.free.push(index);
             }
         }
@@ -463,11 +443,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
             }
         };
         if let Err(errno) = result {
-            self.fail_request(
-                index,
-                Failure::System(errno.raw_os_error()),
-                clock::monotonic_now(),
-            );
+            self.fail_request(index, errno.into(), clock::monotonic_now());
         }
     }
 
@@ -494,11 +470,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
         if closed && slot.can_go_again(&self.core.job.requests[slot.request]) {
             self.launch_again(index);
         } else {
-            self.fail_request(
-                index,
-                Failure::System(errno.raw_os_error()),
-                clock::monotonic_now(),
-            );
+            self.fail_request(index, errno.into(), clock::monotonic_now());
         }
     }
 
@@ -508,8 +480,8 @@ impl<'a, T: Transport> Epoll<'a, T> {
         let (exchange, request) = (slot.exchange, slot.request);
         let core = &mut self.core;
         core.recorder.sent_again(&exchange, &core.window);
-        driver::Engine::rest_connection(self, index, clock::monotonic_now());
-        driver::Engine::launch_request(self, index, exchange, request);
+        self.rest_connection(index, clock::monotonic_now());
+        self.launch_request(index, exchange, request);
     }
 
     fn complete_request(&mut self, index: u32, now: Nanoseconds, hung_up: bool) {
@@ -520,7 +492,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
         slot.used = true;
         let is_sent =
             slot.written == job.requests[slot.request].bytes.len() && !T::has_unsent(&slot.session);
-        let is_open = slot.reply.keep_alive() && !hung_up;
+        let is_open = slot.reply.keep_alive && !hung_up;
         if !job.new_connections && !is_open {
             let core = &mut self.core;
             core.recorder.not_kept(&slot.exchange, &core.window);
@@ -528,7 +500,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
         let kept = !job.new_connections && is_open && is_sent;
         slot.phase = ConnectionPhase::Idle;
         if !kept {
-            driver::Engine::rest_connection(self, index, now);
+            self.rest_connection(index, now);
         }
         driver::after_reply(self, index, now, kept);
     }
@@ -536,7 +508,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
     fn fail_request(&mut self, index: u32, failure: Failure, now: Nanoseconds) {
         let exchange = self.slots[index as usize].exchange;
         self.core.note_failed(&exchange, failure, now);
-        driver::Engine::rest_connection(self, index, now);
+        self.rest_connection(index, now);
         driver::after_failure(self, index, now);
     }
 }
@@ -549,61 +521,52 @@ mod tests {
     use super::*;
     use ground::clock::SECOND;
 
-    fn sample_job<'a>(listener: &TcpListener, stop: &'a AtomicBool) -> Job<'a> {
-        Job {
+    /// An engine that opens so many connections beforehand, unless the user has ended the run.
+    fn with_pool(count: u32, is_ended: bool, look: impl FnOnce(&mut Epoll<Plain>)) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stop = AtomicBool::new(is_ended);
+        let job = Job {
             address: listener.local_addr().unwrap(),
             requests: Vec::new(),
             turn: Vec::new(),
             tls: None,
             timeout: SECOND,
             new_connections: false,
-            stop,
-        }
+            stop: &stop,
+        };
+        let live = Live::default();
+        let mut engine = Epoll::new(&job, &live, Plain).unwrap();
+        engine.open_pool(count);
+        look(&mut engine);
     }
 
     #[test]
     fn a_connection_of_the_pool_that_can_be_written_to_is_kept() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stop = AtomicBool::new(false);
-        let job = sample_job(&listener, &stop);
-        let live = Live::default();
-        let mut engine = Epoll::new(&job, &live, Plain).unwrap();
-        engine.open_pool(1);
-        assert_eq!(engine.core.idle, [0]);
-        engine.handle_event(0, EventFlags::OUT);
-        assert_eq!(engine.core.idle, [0]);
-        assert!(engine.core.free.is_empty());
-        engine.handle_event(0, EventFlags::OUT | EventFlags::IN | EventFlags::RDHUP);
-        assert!(engine.core.idle.is_empty());
-        assert_eq!(engine.core.free, [0]);
+        with_pool(1, false, |engine| {
+            assert_eq!(engine.core.idle, [0]);
+            engine.handle_event(0, EventFlags::OUT);
+            assert_eq!(engine.core.idle, [0]);
+            assert!(engine.core.free.is_empty());
+            engine.handle_event(0, EventFlags::OUT | EventFlags::IN | EventFlags::RDHUP);
+            assert!(engine.core.idle.is_empty());
+            assert_eq!(engine.core.free, [0]);
+        });
     }
 
     #[test]
     fn nobody_is_connected_to_once_the_user_has_ended_the_run() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stop = AtomicBool::new(true);
-        let job = sample_job(&listener, &stop);
-        let live = Live::default();
-        let mut engine = Epoll::new(&job, &live, Plain).unwrap();
-        engine.open_pool(64);
-        assert!(engine.slots.is_empty());
+        with_pool(64, true, |engine| assert!(engine.slots.is_empty()));
     }
 
     #[test]
     fn connecting_takes_as_long_however_many_connections_are_opened_after_it() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stop = AtomicBool::new(false);
-        let job = sample_job(&listener, &stop);
-        let live = Live::default();
-        let mut engine = Epoll::new(&job, &live, Plain).unwrap();
-        engine.open_pool(64);
-        let lives: Vec<_> = engine.slots.iter().map(|slot| slot.life).collect();
-        let at_once = lives
-            .iter()
-            .zip(&lives[1..])
-            .filter(|(one, next)| (1..=next.opened).contains(&one.connected))
-            .count();
-        // On the loopback a connection is there when the call returns; a busy kernel may put one off.
-        assert!(at_once > 32, "{at_once} of 63");
+        with_pool(64, false, |engine| {
+            let lives: Vec<_> = engine.slots.iter().map(|slot| slot.life).collect();
+            let pairs = lives.iter().zip(&lives[1..]);
+            let at_once = pairs.filter(|(one, next)| (1..=next.opened).contains(&one.connected));
+            // On the loopback a connection is there when the call returns; a busy kernel may put one off.
+            let at_once = at_once.count();
+            assert!(at_once > 32, "{at_once} of 63");
+        });
     }
 }

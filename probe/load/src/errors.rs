@@ -2,8 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+/// Add each of these fields of one to that of another.
+macro_rules! add_fields {
+    ($to:expr, $from:expr, $($field:ident)+) => {
+        $($to.$field += $from.$field;)+
+    };
+}
+pub(crate) use add_fields;
 
 /// What ended a request without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +29,12 @@ pub enum Failure {
     Certificate(&'static str),
     /// TLS failed otherwise; how.
     Tls(&'static str),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno.raw_os_error())
+    }
 }
 
 /// How many requests failed, by class.
@@ -90,17 +105,11 @@ impl Errors {
     }
 
     pub fn merge(&mut self, other: &Self) {
-        self.client_timeout += other.client_timeout;
-        self.socket_timeout += other.socket_timeout;
-        self.refused += other.refused;
-        self.reset += other.reset;
-        self.fd_unavailable += other.fd_unavailable;
-        self.address_unavailable += other.address_unavailable;
-        self.fd_table_full += other.fd_table_full;
-        self.unbegun += other.unbegun;
-        self.certificate += other.certificate;
-        self.tls += other.tls;
-        self.other += other.other;
+        add_fields! {
+            self, other,
+            client_timeout socket_timeout refused reset fd_unavailable address_unavailable
+            fd_table_full unbegun certificate tls other
+        }
         for (mine, theirs) in [
             (&mut self.tls_reasons, &other.tls_reasons),
             (&mut self.other_reasons, &other.other_reasons),
@@ -148,6 +157,14 @@ impl Errors {
     }
 }
 
+#[cfg(test)]
+impl Errors {
+    /// So many requests fail so.
+    pub fn count_failures(&mut self, count: u64, failure: Failure) {
+        (0..count).for_each(|_| self.count_failure(failure));
+    }
+}
+
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -166,40 +183,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_three_shortages_of_descriptors_are_told_apart() {
+    fn failures_are_told_apart_and_add_up() {
         let mut errors = Errors::default();
-        for number in [libc::EMFILE, libc::ENFILE, libc::EADDRNOTAVAIL] {
-            errors.count_failure(Failure::System(number));
+        for failure in [
+            Failure::ClientTimeout,
+            Failure::Unbegun,
+            Failure::System(libc::ECONNREFUSED),
+            Failure::System(libc::EMFILE),
+            Failure::System(libc::ENFILE),
+            Failure::System(libc::EADDRNOTAVAIL),
+            Failure::System(libc::EHOSTUNREACH),
+            Failure::Protocol("malformed head"),
+            Failure::Certificate("certificate expired"),
+            Failure::Tls("not TLS"),
+        ] {
+            errors.count_failure(failure);
         }
-        assert_eq!(errors.fd_unavailable, 1);
-        assert_eq!(errors.fd_table_full, 1);
-        assert_eq!(errors.address_unavailable, 1);
-        assert_eq!(errors.count_all(), 3);
-    }
-
-    #[test]
-    fn what_the_generator_is_short_of_is_told_from_what_the_server_did() {
-        let mut errors = Errors::default();
-        errors.count_failure(Failure::Unbegun);
-        errors.count_failure(Failure::System(libc::EMFILE));
-        errors.count_failure(Failure::ClientTimeout);
-        errors.count_failure(Failure::System(libc::ECONNREFUSED));
         let mut sum = errors.clone();
         sum.merge(&errors);
-        assert_eq!((sum.unbegun, sum.count_own(), sum.count_all()), (2, 4, 8));
-    }
-
-    #[test]
-    fn other_errors_are_named() {
-        let mut errors = Errors::default();
-        errors.count_failure(Failure::System(libc::EHOSTUNREACH));
-        errors.count_failure(Failure::Protocol("malformed head"));
-        errors.count_failure(Failure::Certificate("certificate expired"));
-        errors.count_failure(Failure::Tls("not TLS"));
-        let mut sum = errors.clone();
-        sum.merge(&errors);
+        let shortages = [
+            sum.fd_unavailable,
+            sum.fd_table_full,
+            sum.address_unavailable,
+        ];
+        assert_eq!(shortages, [2; 3]);
+        // What the generator is short of is told from what the server did.
+        assert_eq!((sum.unbegun, sum.count_own(), sum.count_all()), (2, 8, 20));
         assert_eq!((sum.certificate, sum.tls, sum.other), (2, 2, 4));
-        assert_eq!(sum.count_all(), 8);
         assert_eq!(sum.other_reasons["malformed head"], 2);
         assert_eq!(sum.tls_reasons["certificate expired"], 2);
     }

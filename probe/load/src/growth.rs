@@ -137,6 +137,7 @@ fn halved_index(index: usize, times: u32) -> usize {
 }
 
 /// A least-squares line of latencies over the times at which their requests were due.
+#[derive(Default)]
 struct FittedLine {
     slope: f64,
     /// The standard error of the slope; no number where it cannot be told.
@@ -167,10 +168,8 @@ impl FittedLine {
         // Not of less than two times.
         if !slope.is_finite() {
             return Self {
-                slope: 0.0,
-                error: 0.0,
                 number: all,
-                spread: 0.0,
+                ..Self::default()
             };
         }
         let left = points

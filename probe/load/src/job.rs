@@ -15,7 +15,7 @@ use ground::clock::{NEVER, Nanoseconds};
 const SPARSE: f64 = 1000.0;
 
 /// The time in which requests count: by when they were meant to be sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     /// When sending begins; what is sent before `start` only warms up.
     pub begin: Nanoseconds,
@@ -94,7 +94,7 @@ impl Pace {
             Self::Closed { .. } => NEVER,
             Self::Open {
                 warmup, measured, ..
-            } => warmup.next_due().min(measured.next_due()),
+            } => warmup.next_due.min(measured.next_due),
         }
     }
 
@@ -113,7 +113,7 @@ impl Pace {
             Self::Closed { .. } => NEVER,
             Self::Open {
                 warmup, measured, ..
-            } if warmup.next_due() <= measured.next_due() => warmup.take_due(),
+            } if warmup.next_due <= measured.next_due => warmup.take_due(),
             Self::Open { measured, .. } => measured.take_due(),
         }
     }

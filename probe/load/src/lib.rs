@@ -16,14 +16,12 @@ mod pinned_memory;
 mod plan;
 mod poller;
 mod progress;
-mod progress_lines;
 mod ramp;
 mod ramp_warnings;
 mod recorder;
 mod reply;
 mod request;
 mod rest;
-mod ring;
 mod saturation;
 mod schedule;
 pub mod serve;
@@ -46,7 +44,7 @@ use ground::clock::{Nanoseconds, SECOND};
 
 pub use arguments::Args;
 pub use document::Document;
-pub use progress_lines::{ProgressLine, StepLine, WaitingLine};
+pub use progress::{ProgressLine, StepLine, WaitingLine};
 
 use ground::refusal::Refusal;
 use ground::{interrupt, layout, output, usage};
@@ -78,15 +76,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut progress = progress::Progress::new(args.progress, args.json);
     let (measured, ramp) = match &plan.mode {
         Mode::Ramp(steps) => {
-            let climbed = ramp::climb_ramp(&plan, steps, address, &engine, stop, &mut progress)?;
-            (climbed.measured, Some((climbed.steps, climbed.saturation)))
+            let (measured, found) =
+                ramp::climb_ramp(&plan, steps, address, &engine, stop, &mut progress)?;
+            (measured, Some(found))
         }
         Mode::Closed | Mode::Open(_) => (
             measure::measure_load(&plan, address, &engine, stop, &mut progress)?,
             None,
         ),
     };
-    let mut document = Document::new(&plan, resolved, agreed.as_ref(), &engine, &measured)?;
+    let mut document = Document::new(&plan, resolved, agreed, &engine, &measured)?;
     if let Some((steps, saturation)) = ramp {
         document.add_ramp(steps, saturation);
     }

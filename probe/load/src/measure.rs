@@ -1,18 +1,19 @@
 //! One measurement: threads that share nothing, started together, and what they found, merged.
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Barrier, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock, mpsc};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 
-use super::engine::{Choice, Worker};
+use super::engine::{self, Choice};
 use super::job::{Job, Live, Pace, Window};
 use super::mix;
-use super::plan::{Extent, Plan};
+use super::plan::{Extent, Mode, Plan};
 use super::progress::Progress;
 use super::recorder::Recorder;
 use super::request;
+use super::schedule::deal_share;
 use ground::clock::{self, MILLISECOND, Nanoseconds, per_second};
 
 /// What a measurement found.
@@ -34,24 +35,33 @@ impl Measurement {
     }
 }
 
+#[cfg(test)]
+impl Measurement {
+    /// Of a window so long, behind which nothing was under way.
+    pub fn of_window(recorder: Recorder, elapsed: Nanoseconds) -> Self {
+        Self {
+            recorder,
+            started: 0,
+            elapsed,
+            lasted: elapsed,
+            interrupted: false,
+        }
+    }
+}
+
 /// Carry the plan out against `address`.
 pub fn measure_load(
     plan: &Plan,
     address: SocketAddr,
-    engine: &Choice,
+    choice: &Choice,
     stop: &AtomicBool,
     progress: &mut Progress,
 ) -> anyhow::Result<Measurement> {
+    let weights: Vec<u32> = plan.mix.iter().map(|asked| asked.weight).collect();
     let job = Job {
         address,
         requests: request::build_requests(plan),
-        turn: mix::lay_out_turn(
-            &plan
-                .mix
-                .iter()
-                .map(|asked| asked.weight)
-                .collect::<Vec<_>>(),
-        ),
+        turn: mix::lay_out_turn(&weights),
         tls: plan.tls.clone(),
         timeout: plan.timeout,
         new_connections: plan.new_connections,
@@ -59,7 +69,7 @@ pub fn measure_load(
     };
     let lives: Vec<Live> = (0..plan.threads).map(|_| Live::default()).collect();
     let ready = Barrier::new(plan.threads as usize + 1);
-    let begin = std::sync::OnceLock::new();
+    let begin = OnceLock::new();
     // Nothing is ever sent: a thread that ends lets go of its end, however it ends.
     let (working, at_work) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -69,65 +79,52 @@ pub fn measure_load(
             let working = working.clone();
             threads.push(scope.spawn(move || -> anyhow::Result<Recorder> {
                 let _working = working;
-                let worker = Worker::new(engine, job, live, pool_share(plan, thread));
+                let worker = engine::prepare_worker(choice, job, live, pool_share(plan, thread));
                 ready.wait();
                 // The main thread lays down the beginning before it comes to this barrier's second round.
                 ready.wait();
                 let window = Window::new(plan, *begin.get().context("no beginning was set")?);
-                Ok(worker?.run(Pace::new(plan, thread, window), window))
+                Ok(worker?(Pace::new(plan, thread, window), window))
             }));
         }
         ready.wait();
-        let window = Window::new(
-            plan,
-            *begin.get_or_init(|| clock::monotonic_now() + MILLISECOND),
-        );
+        let begin = *begin.get_or_init(|| clock::monotonic_now() + MILLISECOND);
+        let window = Window::new(plan, begin);
         ready.wait();
         drop(working);
         progress.follow_threads(&lives, window, &at_work);
         let mut merged: Option<Recorder> = None;
         for thread in threads {
-            let part = thread
-                .join()
-                .map_err(|_| anyhow::anyhow!("a thread of the generator failed"))??;
+            let part = thread.join();
+            let part = part.map_err(|_| anyhow!("a thread of the generator failed"))??;
             match &mut merged {
                 None => merged = Some(part),
                 Some(merged) => merged.merge(&part),
             }
         }
         let recorder = merged.context("there was no thread")?;
-        Ok(conclude_measurement(plan, recorder, window, stop))
+        let now = clock::monotonic_now();
+        let interrupted = stop.load(Ordering::Relaxed);
+        let elapsed = match plan.extent {
+            Extent::Duration(duration) if !interrupted => duration,
+            Extent::Requests(_) if !interrupted => recorder.last.saturating_sub(window.start),
+            _ => now.min(window.end).saturating_sub(window.start),
+        };
+        let lasted = now.saturating_sub(window.start);
+        Ok(Measurement {
+            recorder,
+            started: clock::wall_now().saturating_sub(lasted),
+            elapsed,
+            lasted,
+            interrupted,
+        })
     })
 }
 
 fn pool_share(plan: &Plan, thread: u32) -> u32 {
-    use super::plan::Mode;
     match plan.mode {
         Mode::Closed => 0,
         _ if plan.new_connections => 0,
-        _ => super::schedule::deal_share(u64::from(plan.workers), thread, plan.threads) as u32,
-    }
-}
-
-fn conclude_measurement(
-    plan: &Plan,
-    recorder: Recorder,
-    window: Window,
-    stop: &AtomicBool,
-) -> Measurement {
-    let now = clock::monotonic_now();
-    let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
-    let elapsed = match plan.extent {
-        Extent::Duration(duration) if !interrupted => duration,
-        Extent::Requests(_) if !interrupted => recorder.last.saturating_sub(window.start),
-        _ => now.min(window.end).saturating_sub(window.start),
-    };
-    let lasted = now.saturating_sub(window.start);
-    Measurement {
-        recorder,
-        started: clock::wall_now().saturating_sub(lasted),
-        elapsed,
-        lasted,
-        interrupted,
+        _ => deal_share(u64::from(plan.workers), thread, plan.threads) as u32,
     }
 }

@@ -10,7 +10,7 @@ use super::target;
 /// So many entries are one mix at most.
 const MOST: usize = 1000;
 /// The longest turn: no entry comes more often than so many times before all have come.
-const LONGEST_TURN: usize = 100_000;
+const LONGEST_TURN: i64 = 100_000;
 
 /// One kind of request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn parse(text: &str) -> Result<Vec<RequestKind>, String> {
     if weights.contains(&0) {
         return Err("a weight of 0 asks for nothing; write 1 or more, or leave it out".into());
     }
-    let turn = turn_length(&weights);
+    let turn: i64 = reduce_weights(&weights).iter().sum();
     if turn > LONGEST_TURN {
         return Err(format!(
             "its weights add up to {turn}; write smaller ones, of at most {LONGEST_TURN} together"
@@ -124,13 +124,10 @@ pub fn read_body(file: &str) -> Result<Arc<[u8]>, String> {
         .map_err(|error| format!("cannot read '{file}': {error}; name a file that you may read"))
 }
 
-fn turn_length(weights: &[u32]) -> usize {
+/// The smallest numbers in the same proportion.
+fn reduce_weights(weights: &[u32]) -> Vec<i64> {
     let common = weights.iter().copied().fold(0, greatest_common_divisor);
-    let whole: u64 = weights
-        .iter()
-        .map(|weight| u64::from(weight / common))
-        .sum();
-    whole as usize
+    weights.iter().map(|w| i64::from(w / common)).collect()
 }
 
 fn greatest_common_divisor(a: u32, b: u32) -> u32 {
@@ -143,8 +140,7 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
 /// One turn: which entry is asked for after which, each spread over the turn as evenly as it can be. It is the smooth
 /// weighted round robin of nginx: chance would add its scatter to that of what is measured.
 pub fn lay_out_turn(weights: &[u32]) -> Vec<u32> {
-    let common = weights.iter().copied().fold(0, greatest_common_divisor);
-    let weights: Vec<i64> = weights.iter().map(|w| i64::from(w / common)).collect();
+    let weights = reduce_weights(weights);
     let all: i64 = weights.iter().sum();
     let mut credit = vec![0; weights.len()];
     (0..all)

@@ -92,7 +92,7 @@ mod tests {
             bytes: [0; 16],
             freed: Rc::clone(&freed),
         };
-        let mut pinned = PinnedMemory::new(super::super::ring::open_ring(1).ok()?, buffer);
+        let mut pinned = PinnedMemory::new(super::super::uring::open_ring(1).ok()?, buffer);
         let pointer = pinned.bytes.as_mut_ptr();
         let entry = opcode::Recv::new(Fd(socket.as_raw_fd()), pointer, 16).build();
         // SAFETY: the buffer is pinned.

@@ -62,25 +62,23 @@ pub enum PerStep {
 impl PerStep {
     /// `20x` or `10s`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || {
+        let parsed = match text.strip_suffix('x') {
+            Some(factor) => {
+                let factor = factor.parse::<f64>().ok();
+                let factor = factor.filter(|factor| factor.is_finite() && *factor > 0.0);
+                factor.map(Self::Connections)
+            }
+            None => {
+                let time = units::parse_duration(text).ok();
+                let time = time.and_then(|time| u64::try_from(time.as_nanos()).ok());
+                time.filter(|time| *time > 0).map(Self::Time)
+            }
+        };
+        parsed.ok_or_else(|| {
             format!(
                 "'{text}' is not the length of a step; write 20x (connections = 20 x rate) or a time such as 10s"
             )
-        };
-        if let Some(factor) = text.strip_suffix('x') {
-            return factor
-                .parse::<f64>()
-                .ok()
-                .filter(|factor| factor.is_finite() && *factor > 0.0)
-                .map(Self::Connections)
-                .ok_or_else(wrong);
-        }
-        match units::parse_duration(text) {
-            Ok(time) if !time.is_zero() => Ok(Self::Time(
-                u64::try_from(time.as_nanos()).map_err(|_| wrong())?,
-            )),
-            _ => Err(wrong()),
-        }
+        })
     }
 
     pub fn extent_at(self, rate: f64) -> Extent {

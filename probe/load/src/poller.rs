@@ -18,7 +18,8 @@ static WITHOUT_PWAIT2: AtomicBool = AtomicBool::new(false);
 pub struct Poller {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
-    ready: usize,
+    /// How many events the last wait brought.
+    pub ready: usize,
 }
 
 impl Poller {
@@ -93,11 +94,6 @@ impl Poller {
             let batch = BATCH as libc::c_int;
             libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), batch, 0).into()
         }
-    }
-
-    /// How many events the last wait brought.
-    pub fn ready_count(&self) -> usize {
-        self.ready
     }
 
     /// The token and flags of an event of the last wait.

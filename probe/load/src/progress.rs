@@ -1,14 +1,17 @@
-//! What is seen while a load runs: JSON lines, a live line for people, or nothing.
+//! What is seen while a load runs: JSON lines (`load.progress.v1`, `load.step.v1` and `load.waiting.v1`), a live line for
+//! people, or nothing.
 
 use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::job::{Live, Window};
 use super::live;
-use super::progress_lines::{ProgressLine, StepLine, WaitingLine};
 use super::step::Step;
 use ground::clock::{self, MILLISECOND, Nanoseconds, SECOND, per_second};
 use ground::layout;
@@ -58,7 +61,9 @@ impl Progress {
             let now = clock::monotonic_now();
             let line = self.read_line(lives, window, now, before);
             before = (now, line.completed);
-            self.show_line(&line);
+            self.print_line(&line, |width| {
+                format!("\r\x1b[K{}", live::live_line(&line, width))
+            });
             next += INTERVAL;
             // After a stop of this process the lines that were missed are not made up for.
             next = next.max(now + INTERVAL - 10 * MILLISECOND);
@@ -71,36 +76,25 @@ impl Progress {
     /// Steps of a ramp follow.
     pub fn begin_steps(&self) {
         if matches!(self.reader, ProgressReader::Person) {
-            let width = layout::terminal_width(std::io::stderr());
-            Self::print_line(Ok(live::step_headings(width)));
+            let headings = live::step_headings(layout::terminal_width(std::io::stderr()));
+            let _ = writeln!(std::io::stderr(), "{headings}");
         }
     }
 
     /// A step of a ramp is over.
     pub fn report_step(&self, step: &Step) {
-        match self.reader {
-            ProgressReader::Nobody => {}
-            ProgressReader::Program => Self::print_line(serde_json::to_string(&StepLine {
-                schema: "load.step.v1",
-                step,
-            })),
-            ProgressReader::Person => Self::print_line(Ok(live::step_row(
-                step,
-                layout::terminal_width(std::io::stderr()),
-            ))),
-        }
+        let schema = "load.step.v1";
+        self.print_line(&StepLine { schema, step }, |width| {
+            live::step_row(step, width) + "\n"
+        });
     }
 
     /// A ramp waits for the server to be at rest, so long at most.
-    pub fn report_waiting(&self, up_to: Nanoseconds) {
-        match self.reader {
-            ProgressReader::Nobody => {}
-            ProgressReader::Program => Self::print_line(serde_json::to_string(&WaitingLine {
-                schema: "load.waiting.v1",
-                up_to_ns: up_to,
-            })),
-            ProgressReader::Person => Self::print_line(Ok(live::waiting_row(up_to))),
-        }
+    pub fn report_waiting(&self, up_to_ns: Nanoseconds) {
+        let schema = "load.waiting.v1";
+        self.print_line(&WaitingLine { schema, up_to_ns }, |_| {
+            live::waiting_row(up_to_ns) + "\n"
+        });
     }
 
     /// The steps that whoever reads the report has not seen as they ended.
@@ -111,10 +105,16 @@ impl Progress {
         }
     }
 
-    fn print_line(line: serde_json::Result<String>) {
-        if let Ok(line) = line {
+    /// Print what a program reads, or what a person sees on a terminal so wide.
+    fn print_line(&self, line: &impl Serialize, show: impl FnOnce(usize) -> String) {
+        let text = match self.reader {
+            ProgressReader::Nobody => return,
+            ProgressReader::Program => serde_json::to_string(line).map(|line| line + "\n"),
+            ProgressReader::Person => Ok(show(layout::terminal_width(std::io::stderr()))),
+        };
+        if let Ok(text) = text {
             // One write a line: whoever ends the run leaves whole lines behind. A reader that went away is no fault.
-            let _ = std::io::stderr().write_all((line + "\n").as_bytes());
+            let _ = std::io::stderr().write_all(text.as_bytes());
         }
     }
 
@@ -125,11 +125,9 @@ impl Progress {
         now: Nanoseconds,
         (then, completed_then): (Nanoseconds, u64),
     ) -> ProgressLine {
-        let sum = |of: fn(&Live) -> &std::sync::atomic::AtomicU64| -> u64 {
-            lives
-                .iter()
-                .map(|live| of(live).load(Ordering::Relaxed))
-                .sum()
+        let sum = |of: fn(&Live) -> &AtomicU64| -> u64 {
+            let each = lives.iter().map(|live| of(live).load(Ordering::Relaxed));
+            each.sum()
         };
         let completed = sum(|live| &live.completed);
         let (phase, since) = if now < window.start {
@@ -150,15 +148,44 @@ impl Progress {
             offered: self.offered,
         }
     }
+}
 
-    fn show_line(&self, line: &ProgressLine) {
-        match self.reader {
-            ProgressReader::Nobody => {}
-            ProgressReader::Program => Self::print_line(serde_json::to_string(line)),
-            ProgressReader::Person => {
-                let line = live::live_line(line, layout::terminal_width(std::io::stderr()));
-                let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
-            }
-        }
-    }
+/// One line of `--progress`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Line")]
+pub struct ProgressLine {
+    /// `load.progress.v1`
+    pub schema: &'static str,
+    /// `warmup`, `measure` or `drain` (replies to the last requests are awaited).
+    pub phase: &'static str,
+    /// Since the window began, or since sending began in the warm-up.
+    pub elapsed_ns: Nanoseconds,
+    /// Replies within the window so far.
+    pub completed: u64,
+    /// Replies per second since the line before.
+    pub rate: f64,
+    pub errors: u64,
+    /// Connections that are open now.
+    pub connections: u64,
+    /// Of a ramp: the rate of this step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered: Option<f64>,
+}
+
+/// A line of `--progress` at the end of a ramp's step.
+#[derive(Serialize, JsonSchema)]
+pub struct StepLine<'a> {
+    /// `load.step.v1`
+    pub schema: &'static str,
+    #[serde(flatten)]
+    pub step: &'a Step,
+}
+
+/// A line of `--progress` where a ramp waits, before its next step, for a server that left requests unanswered, or refused them.
+#[derive(Serialize, JsonSchema)]
+pub struct WaitingLine {
+    /// `load.waiting.v1`
+    pub schema: &'static str,
+    /// So long at most.
+    pub up_to_ns: Nanoseconds,
 }

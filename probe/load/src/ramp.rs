@@ -19,14 +19,8 @@ const LAG: f64 = 0.05;
 /// When half of the requests are later than this, the generator has failed and not the server.
 const LATE: Nanoseconds = 10 * MILLISECOND;
 
-/// What a ramp found: its steps merged into one, each of them, and where the server is saturated.
-pub struct RampMeasurement {
-    pub measured: Measurement,
-    pub steps: Vec<Step>,
-    pub saturation: Saturation,
-}
-
-/// Climb until the server does not keep up, then narrow the rate down.
+/// Climb until the server does not keep up, then narrow the rate down: the steps merged into one, each of them, and where
+/// the server is saturated.
 pub fn climb_ramp(
     plan: &Plan,
     ramp: &Ramp,
@@ -34,7 +28,7 @@ pub fn climb_ramp(
     engine: &Choice,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> anyhow::Result<RampMeasurement> {
+) -> anyhow::Result<(Measurement, (Vec<Step>, Saturation))> {
     let mut search = Search::new(ramp.from, ramp.step, ramp.to);
     let mut steps: Vec<Step> = Vec::new();
     let mut all: Option<Measurement> = None;
@@ -75,11 +69,7 @@ pub fn climb_ramp(
     let mut measured = all.ok_or_else(|| anyhow::anyhow!("the ramp has no step"))?;
     // Also where it was not while something was measured.
     measured.interrupted |= stop.load(Ordering::Relaxed);
-    Ok(RampMeasurement {
-        measured,
-        steps,
-        saturation: search.summarize_search(),
-    })
+    Ok((measured, (steps, search.summarize_search())))
 }
 
 fn step_plan(plan: &Plan, ramp: &Ramp, rate: f64, attempt: usize) -> Plan {
@@ -257,9 +247,12 @@ mod tests {
             PerStep::Connections(_) => NEVER,
             PerStep::Time(time) => SECOND + time,
         };
-        let measured = simulate_step((100.0, 100), each, 0, end);
+        judge_step(100.0, &simulate_step((100.0, 100), each, 0, end))
+    }
+
+    fn judge_step(offered: f64, measured: &Measurement) -> Step {
         let outcome = judge_outcome(&measured.recorder, 0.01);
-        build_step(Purpose::Climb, 100.0, &measured, outcome, 0.01)
+        build_step(Purpose::Climb, offered, measured, outcome, 0.01)
     }
 
     /// So many requests at a rate to such a server, to and from which they are a while on their way.
@@ -306,13 +299,7 @@ mod tests {
             recorder.record_completed(&exchange, &reply, (at, 0), &window);
         }
         let elapsed = recorder.last.min(end).saturating_sub(start);
-        Measurement {
-            recorder,
-            started: 0,
-            elapsed,
-            lasted: elapsed,
-            interrupted: false,
-        }
+        Measurement::of_window(recorder, elapsed)
     }
 
     #[test]
@@ -424,17 +411,11 @@ mod tests {
 
     #[test]
     fn a_server_that_turns_requests_away_with_an_error_page_does_not_keep_up() {
-        let measured = simulate_step((100.0, 100), MILLISECOND, 0, NEVER);
-        let mut recorder = measured.recorder.clone();
-        assert_eq!(judge_outcome(&recorder, 0.01), Outcome::KeptUp);
-        recorder.statuses = Statuses::from_replies(&[(204, 98), (503, 2)]);
-        assert_eq!(judge_outcome(&recorder, 0.01), Outcome::Failed);
-        let measured = Measurement {
-            recorder,
-            ..measured
-        };
-        let step = build_step(Purpose::Climb, 100.0, &measured, Outcome::Failed, 0.01);
-        assert!(step.too_many_errors);
+        let mut measured = simulate_step((100.0, 100), MILLISECOND, 0, NEVER);
+        assert!(judge_step(100.0, &measured).kept_up);
+        measured.recorder.statuses = Statuses::from_replies(&[(204, 98), (503, 2)]);
+        let step = judge_step(100.0, &measured);
+        assert!(step.too_many_errors && !step.generator_failed);
         assert_eq!((step.error_share, step.error_rate), (0.02, 2.0));
     }
 
@@ -470,7 +451,7 @@ mod tests {
     fn requests_that_were_never_begun_are_the_generators() {
         let mut found = answered_at((100.0, 100), NEVER, |_, due| due + MILLISECOND).recorder;
         found.attempted += 2;
-        (0..2).for_each(|_| found.errors.count_failure(Failure::Unbegun));
+        found.errors.count_failures(2, Failure::Unbegun);
         assert_eq!(judge_outcome(&found, 0.01), Outcome::GeneratorFailed);
         assert_eq!(judge_outcome(&found, 0.02), Outcome::KeptUp);
     }
@@ -479,24 +460,23 @@ mod tests {
     fn what_runs_out_because_the_server_does_not_answer_is_the_servers_failure() {
         let mut found = answered_at((1000.0, 1000), NEVER, |_, due| due + MILLISECOND).recorder;
         found.attempted += 300;
-        (0..300).for_each(|_| found.errors.count_failure(Failure::System(libc::EMFILE)));
+        found
+            .errors
+            .count_failures(300, Failure::System(libc::EMFILE));
         assert_eq!(judge_outcome(&found, 0.01), Outcome::GeneratorFailed);
         found.attempted += 200;
-        (0..200).for_each(|_| found.errors.count_failure(Failure::ClientTimeout));
+        found.errors.count_failures(200, Failure::ClientTimeout);
         assert_eq!(judge_outcome(&found, 0.01), Outcome::Failed);
         // But a generator that is behind by more than the timeout reads replies too late as well.
         found.attempted += 30;
-        (0..30).for_each(|_| found.errors.count_failure(Failure::Unbegun));
+        found.errors.count_failures(30, Failure::Unbegun);
         assert_eq!(judge_outcome(&found, 0.01), Outcome::GeneratorFailed);
     }
 
     #[test]
     fn a_step_in_which_no_request_was_due_says_nothing_of_the_server() {
-        let measured = answered_at((0.5, 0), SECOND + 1, |_, due| due);
-        let outcome = judge_outcome(&measured.recorder, 0.01);
-        assert_eq!(outcome, Outcome::GeneratorFailed);
-        let found = build_step(Purpose::Climb, 0.5, &measured, outcome, 0.01);
-        assert_eq!((found.kept_up, found.too_many_errors), (false, false));
+        let found = judge_step(0.5, &answered_at((0.5, 0), SECOND + 1, |_, due| due));
+        assert!(found.generator_failed && !found.kept_up && !found.too_many_errors);
     }
 
     #[test]
@@ -510,8 +490,7 @@ mod tests {
     #[test]
     fn a_step_that_is_kept_up_has_the_requests_rate_of_replies_however_long_each_takes() {
         let measured = answered_at((20.0, 20), NEVER, |_, due| due + 300 * MILLISECOND);
-        let outcome = judge_outcome(&measured.recorder, 0.01);
-        let found = build_step(Purpose::Climb, 20.0, &measured, outcome, 0.01);
+        let found = judge_step(20.0, &measured);
         assert_eq!((found.kept_up, found.reply_rate), (true, 20.0));
     }
 

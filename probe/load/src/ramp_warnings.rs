@@ -135,31 +135,15 @@ fn choose_remedy(step: &Step) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::saturation::Purpose;
     use super::*;
     use ground::clock::SECOND;
 
     /// At 100 a second.
     fn failed_step() -> Step {
         Step {
-            purpose: Purpose::Climb,
             offered: 100.0,
-            request_rate: 100.0,
-            reply_rate: 100.0,
-            error_share: 1.0,
-            error_rate: 100.0,
             requests: 100,
-            replies: 100,
-            connections: 1,
-            elapsed_ns: SECOND,
-            latency_p50_ns: None,
-            latency_p99_ns: None,
-            lateness_p99_ns: None,
-            kept_up: false,
-            generator_failed: false,
-            too_many_errors: false,
-            shortage: None,
-            rest: None,
+            ..Step::default()
         }
     }
 

@@ -1,6 +1,6 @@
 //! What one thread measures. Only requests that were meant to be sent within the window count.
 
-use super::errors::{Errors, Failure};
+use super::errors::{Errors, Failure, add_fields};
 use super::growth::Growth;
 use super::job::Window;
 use super::reply::Reply;
@@ -58,13 +58,6 @@ pub struct Handshakes {
     pub time: Durations,
     /// The generator's processor time for it.
     pub cpu: Durations,
-}
-
-impl Handshakes {
-    fn record_life(&mut self, life: &Life) {
-        self.time.record_duration(life.shaken - life.connected);
-        self.cpu.record_duration(life.shaking);
-    }
 }
 
 #[derive(Clone, Default)]
@@ -135,7 +128,10 @@ impl Recorder {
             self.opened += 1;
             self.connect.record_duration(life.connected - life.opened);
             if life.shaken > 0 {
-                self.handshakes.get_or_insert_default().record_life(life);
+                let handshakes = self.handshakes.get_or_insert_default();
+                let time = life.shaken - life.connected;
+                handshakes.time.record_duration(time);
+                handshakes.cpu.record_duration(life.shaking);
             }
         }
     }
@@ -149,7 +145,7 @@ impl Recorder {
         window: &Window,
     ) {
         if window.contains(last_byte) {
-            self.statuses_in_window.count_status(reply.status());
+            self.statuses_in_window.count_status(reply.status);
             let grain = ((last_byte - window.start) / GRAIN) as usize;
             if self.grains.len() <= grain {
                 self.grains.resize(grain + 1, 0);
@@ -171,14 +167,14 @@ impl Recorder {
             .record_duration(exchange.first_byte - exchange.sent);
         self.transfer
             .record_duration(last_byte - exchange.first_byte);
-        self.statuses.count_status(reply.status());
-        if statuses::is_error(reply.status()) {
+        self.statuses.count_status(reply.status);
+        if statuses::is_error(reply.status) {
             let errors = self.error_latency.get_or_insert_default();
             errors.record_duration(latency);
         }
         self.sent_bytes += request_bytes as u64;
         self.header_bytes += reply.header_bytes();
-        self.body_bytes += reply.body_bytes();
+        self.body_bytes += reply.body;
     }
 
     /// Replies that were complete within the window, whenever they were asked for.
@@ -324,23 +320,13 @@ impl Recorder {
         if let Some(theirs) = &other.error_latency {
             self.error_latency.get_or_insert_default().merge(theirs);
         }
-        for (mine, theirs) in [
-            (&mut self.attempted, other.attempted),
-            (&mut self.sent, other.sent),
-            (&mut self.completed, other.completed),
-            (&mut self.abandoned, other.abandoned),
-            (&mut self.resent, other.resent),
-            (&mut self.unkept, other.unkept),
-            (&mut self.opened, other.opened),
-            (&mut self.concurrent_max, other.concurrent_max),
-            (&mut self.sent_bytes, other.sent_bytes),
-            (&mut self.header_bytes, other.header_bytes),
-            (&mut self.body_bytes, other.body_bytes),
-            (&mut self.cpu.0, other.cpu.0),
-            (&mut self.cpu.1, other.cpu.1),
-        ] {
-            *mine += theirs;
+        add_fields! {
+            self, other,
+            attempted sent completed abandoned resent unkept opened concurrent_max sent_bytes
+            header_bytes body_bytes
         }
+        self.cpu.0 += other.cpu.0;
+        self.cpu.1 += other.cpu.1;
         self.statuses.merge(&other.statuses);
         self.statuses_in_window.merge(&other.statuses_in_window);
         self.grains

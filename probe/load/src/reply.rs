@@ -9,19 +9,12 @@ use ground::chunked::Chunks;
 const LONGEST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
 
-/// How the end of a body is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Body {
-    Sized(u64),
-    Chunked,
-    UntilClose,
-}
-
 /// What a head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
-    body: Body,
+    /// What follows it, unless the status or the method says that nothing does.
+    body: ReplyState,
     keep_alive: bool,
 }
 
@@ -33,31 +26,35 @@ pub struct LastHead {
 }
 
 impl LastHead {
-    fn recall_head(&self, bytes: &[u8]) -> Option<(Head, usize)> {
-        let head = self.head?;
-        bytes
-            .starts_with(&self.bytes)
-            .then_some((head, self.bytes.len()))
-    }
-
-    fn remember_head(&mut self, bytes: &[u8], head: Head) {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(bytes);
-        self.head = Some(head);
+    /// The head that `bytes` begin with, and its length; None while its end is missing.
+    fn read_head(&mut self, bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
+        if let Some(head) = self.head.filter(|_| bytes.starts_with(&self.bytes)) {
+            return Ok(Some((head, self.bytes.len())));
+        }
+        let found = parse_head(bytes)?;
+        if let Some((head, length)) = found {
+            self.bytes.clear();
+            self.bytes.extend_from_slice(&bytes[..length]);
+            self.head = Some(head);
+        }
+        Ok(found)
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ReplyState {
+    #[default]
     Head,
-    Sized { remaining: u64 },
+    Sized {
+        remaining: u64,
+    },
     Chunked(Chunks),
     UntilClose,
     Done,
 }
 
 /// One reply, and how much of it is there.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reply {
     state: ReplyState,
     to_head: bool,
@@ -65,24 +62,11 @@ pub struct Reply {
     pieces: Vec<u8>,
     heads: usize,
     received: u64,
-    status: u16,
-    keep_alive: bool,
-    body: u64,
-}
-
-impl Default for Reply {
-    fn default() -> Self {
-        Self {
-            state: ReplyState::Head,
-            to_head: false,
-            pieces: Vec::new(),
-            heads: 0,
-            received: 0,
-            status: 0,
-            keep_alive: false,
-            body: 0,
-        }
-    }
+    pub status: u16,
+    /// Whether the server lets the connection be used again.
+    pub keep_alive: bool,
+    /// Bytes of content.
+    pub body: u64,
 }
 
 impl Reply {
@@ -106,20 +90,6 @@ impl Reply {
     /// Whether not a single byte has come.
     pub fn is_untouched(&self) -> bool {
         self.received == 0
-    }
-
-    pub fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// Whether the server lets the connection be used again.
-    pub fn keep_alive(&self) -> bool {
-        self.keep_alive
-    }
-
-    /// Bytes of content.
-    pub fn body_bytes(&self) -> u64 {
-        self.body
     }
 
     /// Bytes of heads and framing.
@@ -199,12 +169,7 @@ impl Reply {
 
     fn feed_head(&mut self, bytes: &[u8], last: &mut LastHead) -> Result<usize, &'static str> {
         if self.pieces.is_empty() {
-            if let Some((head, length)) = last.recall_head(bytes) {
-                self.apply(head, length)?;
-                return Ok(length);
-            }
-            if let Some((head, length)) = parse_head(bytes)? {
-                last.remember_head(&bytes[..length], head);
+            if let Some((head, length)) = last.read_head(bytes)? {
                 self.apply(head, length)?;
                 return Ok(length);
             }
@@ -248,12 +213,9 @@ impl Reply {
         self.status = head.status;
         self.keep_alive = head.keep_alive;
         let bodiless = self.to_head || matches!(head.status, 101 | 204 | 304);
-        self.state = match head.body {
-            _ if bodiless => ReplyState::Done,
-            Body::Sized(0) => ReplyState::Done,
-            Body::Sized(remaining) => ReplyState::Sized { remaining },
-            Body::Chunked => ReplyState::Chunked(Chunks::default()),
-            Body::UntilClose => ReplyState::UntilClose,
+        self.state = match bodiless {
+            true => ReplyState::Done,
+            false => head.body,
         };
         if self.state == ReplyState::UntilClose {
             self.keep_alive = false;
@@ -264,11 +226,6 @@ impl Reply {
 
 fn holds_blank_line(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
-}
-
-/// Whether an alert or a handshake message begins here (RFC 8446 5.1), which many servers of TLS answer plain text with.
-fn is_tls_record(bytes: &[u8]) -> bool {
-    matches!(bytes, [21 | 22, 3, ..])
 }
 
 /// Read a whole head; None while its end is missing.
@@ -284,7 +241,8 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err("more than 128 headers"),
-        Err(_) if is_tls_record(bytes) => return Err("TLS instead of HTTP"),
+        // An alert or a handshake message (RFC 8446 5.1), which many servers of TLS answer plain text with.
+        Err(_) if matches!(bytes, [21 | 22, 3, ..]) => return Err("TLS instead of HTTP"),
         Err(_) => return Err("malformed head"),
     };
     let status = response.code.unwrap_or_default();
@@ -299,11 +257,13 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, &'static str> {
     Ok(Some((head, length)))
 }
 
-fn body_of(headers: &[httparse::Header]) -> Result<Body, &'static str> {
+fn body_of(headers: &[httparse::Header]) -> Result<ReplyState, &'static str> {
     if let Some(coding) = header_values(headers, "transfer-encoding").last() {
         return Ok(match split_tokens(coding).last() {
-            Some(last) if last.eq_ignore_ascii_case("chunked") => Body::Chunked,
-            _ => Body::UntilClose,
+            Some(last) if last.eq_ignore_ascii_case("chunked") => {
+                ReplyState::Chunked(Chunks::default())
+            }
+            _ => ReplyState::UntilClose,
         });
     }
     let mut length = None;
@@ -315,7 +275,11 @@ fn body_of(headers: &[httparse::Header]) -> Result<Body, &'static str> {
         }
         length = Some(this);
     }
-    Ok(length.map_or(Body::UntilClose, Body::Sized))
+    Ok(match length {
+        None => ReplyState::UntilClose,
+        Some(0) => ReplyState::Done,
+        Some(remaining) => ReplyState::Sized { remaining },
+    })
 }
 
 /// Digits alone: no signs, which `str::parse` would take.
@@ -324,7 +288,8 @@ fn parse_decimal(text: &str) -> Option<u64> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-fn keep_alive(headers: &[httparse::Header], is_http_1_1: bool) -> bool {
+/// Whether a connection can be used again, as the headers of a message say that came over it.
+pub fn keep_alive(headers: &[httparse::Header], is_http_1_1: bool) -> bool {
     let mut keep_alive = is_http_1_1;
     for token in header_values(headers, "connection").flat_map(split_tokens) {
         if token.eq_ignore_ascii_case("close") {

@@ -33,48 +33,40 @@ fn read_in_pieces(
         reply.end_stream()?;
     }
     // Every byte is accounted for once.
-    let counted = reply.header_bytes() + reply.body_bytes();
+    let counted = reply.header_bytes() + reply.body;
     assert_eq!(counted, consumed as u64);
-    Ok((reply.status(), reply.body_bytes(), reply.keep_alive()))
+    Ok((reply.status, reply.body, reply.keep_alive))
 }
 
 #[test]
 fn a_body_ends_as_its_head_says() {
-    for (stream, content, kept) in [
-        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 5, true),
-        ("HTTP/1.1 200 OK\r\n\r\nhello", 5, false),
-        // Chunks win over a length.
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-            5,
-            true,
-        ),
-        // Interim replies are passed over.
-        (
-            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-            2,
-            true,
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
-            1,
-            false,
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nConnection: foo, Close\r\nContent-Length: 1\r\n\r\nx",
-            1,
-            false,
-        ),
-        ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", 1, false),
-        (
-            "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\nx",
-            1,
-            true,
-        ),
+    for (rest, content, kept) in [
+        ("1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 5, true),
+        ("1 200 OK\r\n\r\nhello", 5, false),
+        ("0 200 OK\r\nContent-Length: 1\r\n\r\nx", 1, false),
     ] {
+        let stream = format!("HTTP/1.{rest}");
         let found = read(stream.as_bytes(), false);
         assert_eq!(found, Ok((200, content, kept)), "{stream:?}");
     }
+    for (version, connection, kept) in [
+        (1, "close", false),
+        (1, "foo, Close", false),
+        (0, "Keep-Alive", true),
+    ] {
+        let head = format!("HTTP/1.{version} 200 OK\r\nConnection: {connection}");
+        let found = read(
+            format!("{head}\r\nContent-Length: 1\r\n\r\nx").as_bytes(),
+            false,
+        );
+        assert_eq!(found, Ok((200, 1, kept)), "{head:?}");
+    }
+    // Chunks win over a length, and interim replies are passed over.
+    let chunked =
+        "Content-Length: 99\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
+    let stream = format!("{interim}HTTP/1.1 200 OK\r\n{chunked}");
+    assert_eq!(read(stream.as_bytes(), false), Ok((200, 5, true)));
 }
 
 #[test]
@@ -171,12 +163,12 @@ fn a_head_that_was_seen_before_means_the_same_again() {
     for _ in 0..2 {
         let mut reply = Reply::default();
         assert_eq!(reply.feed_bytes(stream, &mut last), Ok(stream.len()));
-        assert_eq!((reply.status(), reply.body_bytes()), (200, 5));
+        assert_eq!((reply.status, reply.body), (200, 5));
     }
     let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello!";
     let mut other = Reply::default();
     other.feed_bytes(stream, &mut last).unwrap();
-    assert_eq!(other.body_bytes(), 6);
+    assert_eq!(other.body, 6);
 }
 
 #[test]

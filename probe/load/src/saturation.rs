@@ -11,10 +11,11 @@ const SHARE_OF_RATE: f64 = 0.01;
 const AGREEING: usize = 2;
 
 /// Why a rate is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
     /// A step of the ramp.
+    #[default]
     Climb,
     /// The same rate again, because it failed or the generator gave out.
     Confirm,
@@ -57,6 +58,7 @@ pub enum Outcome {
 }
 
 /// A search in progress.
+#[derive(Default)]
 pub struct Search {
     from: f64,
     step: f64,
@@ -82,14 +84,7 @@ impl Search {
             from,
             step,
             to,
-            climbed: 0,
-            good: None,
-            bad: None,
-            kept_up: 0,
-            failed: 0,
-            gave_out: 0,
-            has_ended: false,
-            attempts: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -213,12 +208,19 @@ impl Search {
 mod tests {
     use super::*;
 
+    const KEPT: Outcome = Outcome::KeptUp;
+    const FAILED: Outcome = Outcome::Failed;
+    const GAVE_OUT: Outcome = Outcome::GeneratorFailed;
+
+    fn record_all(search: &mut Search, outcomes: impl IntoIterator<Item = (Outcome, f64)>) {
+        for (outcome, reached) in outcomes {
+            search.record_outcome(outcome, reached);
+        }
+    }
+
     fn search_rate(search: &mut Search, mut server: impl FnMut(f64) -> bool) -> Saturation {
         while let Some((rate, _)) = search.next() {
-            let outcome = match server(rate) {
-                true => Outcome::KeptUp,
-                false => Outcome::Failed,
-            };
+            let outcome = if server(rate) { KEPT } else { FAILED };
             search.record_outcome(outcome, rate);
             assert!(search.attempts.len() < 100, "the search ends");
         }
@@ -268,16 +270,12 @@ mod tests {
     #[test]
     fn what_is_found_is_the_rate_of_the_replies_and_its_bound_is_no_higher() {
         let mut search = Search::new(100.0, 10.0, 120.0);
-        for (outcome, reached) in [
-            (Outcome::KeptUp, 100.0),
-            (Outcome::KeptUp, 106.0),
-            // Such as a hiccup would bring about: the lower end lies at the rate before.
-            (Outcome::Failed, 90.0),
-            (Outcome::KeptUp, 105.5),
-            (Outcome::KeptUp, 105.0),
-        ] {
-            search.record_outcome(outcome, reached);
-        }
+        // The third such as a hiccup would bring about: the lower end lies at the rate before.
+        let reached = [100.0, 106.0, 90.0, 105.5, 105.0];
+        record_all(
+            &mut search,
+            [KEPT, KEPT, FAILED, KEPT, KEPT].into_iter().zip(reached),
+        );
         let found = search.summarize_search();
         assert_eq!(found_bounds(&found), (Some(105.0), [Some(105.0), None]));
         assert_eq!(found.censored, CensoredRate::Above);
@@ -286,10 +284,9 @@ mod tests {
     #[test]
     fn a_generator_that_gives_out_leaves_the_limit_open() {
         let mut search = Search::new(1.0, 1.0, 9.0);
-        search.record_outcome(Outcome::KeptUp, 1.0);
-        search.record_outcome(Outcome::GeneratorFailed, 2.0);
+        record_all(&mut search, [(KEPT, 1.0), (GAVE_OUT, 2.0)]);
         assert_eq!(search.next(), Some((2.0, Purpose::Confirm)));
-        search.record_outcome(Outcome::GeneratorFailed, 2.0);
+        search.record_outcome(GAVE_OUT, 2.0);
         assert_eq!(search.next(), None);
         let found = search.summarize_search();
         assert_eq!(found.rate, Some(1.0));
@@ -299,15 +296,11 @@ mod tests {
     #[test]
     fn a_generator_that_gives_out_while_the_place_is_narrowed_down_leaves_a_bound_on_either_side() {
         let mut search = Search::new(100.0, 100.0, 900.0);
-        for (outcome, reached) in [
-            (Outcome::KeptUp, 100.0),
-            (Outcome::Failed, 0.0),
-            (Outcome::Failed, 0.0),
-            (Outcome::GeneratorFailed, 0.0),
-            (Outcome::GeneratorFailed, 0.0),
-        ] {
-            search.record_outcome(outcome, reached);
-        }
+        search.record_outcome(KEPT, 100.0);
+        record_all(
+            &mut search,
+            [FAILED, FAILED, GAVE_OUT, GAVE_OUT].map(|outcome| (outcome, 0.0)),
+        );
         let found = search.summarize_search();
         assert_eq!((search.next(), found.censored), (None, CensoredRate::Above));
         assert_eq!(found.interval, [Some(100.0), Some(200.0)]);
@@ -326,29 +319,24 @@ mod tests {
             let found = search.summarize_search();
             (found_bounds(&found), found.censored)
         };
-        let (kept, failed) = (Outcome::KeptUp, Outcome::Failed);
         let (hundred, two) = (Some(100.0), Some(200.0));
         let above = ((hundred, [hundred, two]), CensoredRate::Above);
-        assert_eq!(ended(&[kept, failed]), above);
+        assert_eq!(ended(&[KEPT, FAILED]), above);
         let narrower = ((hundred, [hundred, Some(150.0)]), CensoredRate::Above);
-        assert_eq!(ended(&[kept, failed, failed, failed]), narrower);
+        assert_eq!(ended(&[KEPT, FAILED, FAILED, FAILED]), narrower);
         let open = ((hundred, [hundred, None]), CensoredRate::Above);
-        assert_eq!(ended(&[kept]), open);
+        assert_eq!(ended(&[KEPT]), open);
         let below = ((None, [None, hundred]), CensoredRate::Below);
-        assert_eq!(ended(&[failed]), below);
+        assert_eq!(ended(&[FAILED]), below);
     }
 
     #[test]
     fn a_generator_that_gives_out_once_does_not_end_the_ramp() {
         let mut search = Search::new(1.0, 1.0, 2.0);
-        for outcome in [
-            Outcome::GeneratorFailed,
-            Outcome::KeptUp,
-            Outcome::GeneratorFailed,
-            Outcome::KeptUp,
-        ] {
-            search.record_outcome(outcome, 1.0);
-        }
+        record_all(
+            &mut search,
+            [GAVE_OUT, KEPT, GAVE_OUT, KEPT].map(|outcome| (outcome, 1.0)),
+        );
         let found = search.summarize_search();
         assert_eq!(found.rate, Some(1.0));
         assert_eq!(found.censored, CensoredRate::Above);

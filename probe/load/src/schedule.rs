@@ -8,7 +8,8 @@ pub struct ArrivalSchedule {
     start: Nanoseconds,
     end: Nanoseconds,
     spacing: Due,
-    next: Nanoseconds,
+    /// When the next request is due; NEVER when there is none.
+    pub next_due: Nanoseconds,
     made: u64,
     limit: u64,
 }
@@ -52,7 +53,7 @@ impl ArrivalSchedule {
             start,
             end,
             spacing,
-            next: NEVER,
+            next_due: NEVER,
             made: 0,
             limit,
         };
@@ -60,15 +61,9 @@ impl ArrivalSchedule {
         arrivals
     }
 
-    /// When the next request is due; NEVER when there is none.
-    #[inline]
-    pub fn next_due(&self) -> Nanoseconds {
-        self.next
-    }
-
     /// Take the next request off the schedule.
     pub fn take_due(&mut self) -> Nanoseconds {
-        let due = self.next;
+        let due = self.next_due;
         self.made += 1;
         self.advance_schedule();
         due
@@ -76,7 +71,7 @@ impl ArrivalSchedule {
 
     /// Make no more requests.
     pub fn stop(&mut self) {
-        self.next = NEVER;
+        self.next_due = NEVER;
         self.limit = self.made;
     }
 
@@ -98,7 +93,7 @@ impl ArrivalSchedule {
             }
         };
         let due = self.start.saturating_add(offset.round() as u64);
-        self.next = if self.made < self.limit && due < self.end {
+        self.next_due = if self.made < self.limit && due < self.end {
             due
         } else {
             NEVER
@@ -140,7 +135,7 @@ mod tests {
         most: u64,
     ) -> Vec<Nanoseconds> {
         let mut arrivals = ArrivalSchedule::new(open, share, window, most);
-        std::iter::from_fn(|| (arrivals.next_due() != NEVER).then(|| arrivals.take_due())).collect()
+        std::iter::from_fn(|| (arrivals.next_due != NEVER).then(|| arrivals.take_due())).collect()
     }
 
     #[test]

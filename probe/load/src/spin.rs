@@ -56,19 +56,14 @@ mod tests {
     }
 
     #[test]
-    fn the_margin_becomes_the_quantile_of_what_is_seen() {
+    fn the_margin_becomes_the_quantile_of_what_is_seen_and_leaves_time_to_sleep() {
         let learnt = learn_margin(100.0, |random| 100_000.0 * random.f64());
         assert!((90_000.0..100_000.0).contains(&learnt), "{learnt}");
-    }
-
-    #[test]
-    fn a_machine_that_wakes_at_once_needs_none() {
-        assert_eq!(learn_margin(100.0, |_| 500.0), LEAST);
-    }
-
-    #[test]
-    fn there_is_always_time_left_to_sleep() {
-        assert_eq!(learn_margin(10_000.0, |_| 1e9), 75_000.0);
-        assert_eq!(learn_margin(1e8, |_| 1e9), 7.0);
+        // A machine that wakes at once needs none.
+        for (rate, oversleep, wanted) in
+            [(100.0, 500.0, LEAST), (1e4, 1e9, 75_000.0), (1e8, 1e9, 7.0)]
+        {
+            assert_eq!(learn_margin(rate, |_| oversleep), wanted);
+        }
     }
 }

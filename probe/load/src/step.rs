@@ -7,7 +7,7 @@ use super::saturation::Purpose;
 use ground::clock::Nanoseconds;
 
 /// One step of a ramp.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Step {
     pub purpose: Purpose,
     /// The rate that was asked for, per second.

@@ -61,7 +61,12 @@ pub fn report(
         write_phases(&mut text, document, width);
         write_histogram(&mut text, latency, width);
     }
-    write_warnings(&mut text, &document.warnings, width);
+    if !document.warnings.is_empty() {
+        text.push('\n');
+    }
+    for warning in &document.warnings {
+        text.push_str(&wrap_text("warning: ", warning, width));
+    }
     text
 }
 
@@ -121,7 +126,7 @@ fn requests_and_tls(text: &mut String, document: &Document, width: usize) {
         write_row(text, "sent", &format!("and {more} more"), width);
     }
     if let Some(tls) = &document.tls {
-        let cipher = tls.cipher.as_deref().unwrap_or("no handshake came about");
+        let cipher = tls.agreed.cipher.unwrap_or("no handshake came about");
         let checked = match tls.checked {
             true => "",
             false => ", certificate unchecked",
@@ -307,24 +312,18 @@ pub fn no_reply(document: &Document) -> String {
 
 /// Those of which there was at least one observation.
 fn write_phases(text: &mut String, document: &Document, width: usize) {
-    let lateness = (document.mode != "closed").then_some(("lateness", &document.lateness_ns));
-    let handshake = document.handshake_ns.as_ref();
-    let handshake_cpu = document.handshake_cpu_ns.as_ref();
-    let observed: Vec<(&str, &Summary)> = [
-        ("latency", &document.latency_ns),
-        ("service", &document.service_ns),
-        ("connect", &document.connect_ns),
-    ]
-    .into_iter()
-    .chain(handshake.map(|phase| ("handshake", phase)))
-    .chain(handshake_cpu.map(|phase| ("its CPU", phase)))
-    .chain([
-        ("first byte", &document.first_byte_ns),
-        ("transfer", &document.transfer_ns),
-    ])
-    .chain(lateness)
-    .filter(|(_, phase)| phase.count > 0)
-    .collect();
+    let phases = [
+        Some(("latency", &document.latency_ns)),
+        Some(("service", &document.service_ns)),
+        Some(("connect", &document.connect_ns)),
+        (document.handshake_ns.as_ref()).map(|phase| ("handshake", phase)),
+        (document.handshake_cpu_ns.as_ref()).map(|phase| ("its CPU", phase)),
+        Some(("first byte", &document.first_byte_ns)),
+        Some(("transfer", &document.transfer_ns)),
+        (document.mode != "closed").then_some(("lateness", &document.lateness_ns)),
+    ];
+    let phases = phases.into_iter().flatten();
+    let observed: Vec<_> = phases.filter(|(_, phase)| phase.count > 0).collect();
     if observed.is_empty() {
         return;
     }
@@ -384,15 +383,6 @@ fn list_bounds(min: Nanoseconds, max: Nanoseconds) -> Vec<Nanoseconds> {
         }
     }
     bounds
-}
-
-fn write_warnings(text: &mut String, warnings: &[String], width: usize) {
-    if !warnings.is_empty() {
-        text.push('\n');
-    }
-    for warning in warnings {
-        text.push_str(&wrap_text("warning: ", warning, width));
-    }
 }
 
 #[cfg(test)]

@@ -18,16 +18,6 @@ fn the_histogram_covers_every_reply() {
     assert_eq!(latency.counts_up_to(&bounds).iter().sum::<u64>(), 2997);
 }
 
-fn sample_measurement(recorder: Recorder, elapsed: Nanoseconds) -> Measurement {
-    Measurement {
-        recorder,
-        started: 0,
-        elapsed,
-        lasted: elapsed,
-        interrupted: false,
-    }
-}
-
 fn document_of(plan: &Plan, measured: &Measurement) -> Document {
     let engine = Choice {
         name: "io_uring",
@@ -38,7 +28,7 @@ fn document_of(plan: &Plan, measured: &Measurement) -> Document {
 }
 
 fn render_text(recorder: Recorder, width: usize) -> String {
-    shown_of(&sample_measurement(recorder, 10 * SECOND), width)
+    shown_of(&Measurement::of_window(recorder, 10 * SECOND), width)
 }
 
 fn shown_of(measured: &Measurement, width: usize) -> String {
@@ -130,7 +120,7 @@ fn a_bound_of_saturation_is_called_one() {
 
 #[test]
 fn of_one_that_was_told_to_end_while_it_warmed_up_no_figure_is_shown() {
-    let mut measured = sample_measurement(Recorder::default(), 0);
+    let mut measured = Measurement::of_window(Recorder::default(), 0);
     measured.interrupted = true;
     let text = shown_of(&measured, 80);
     assert!(text.contains("before anything was measured"), "{text}");
@@ -153,14 +143,14 @@ fn replies_that_came_after_the_window_are_told_beside_those_within_it() {
 
 #[test]
 fn the_processor_is_told_by_the_time_for_which_it_was_used() {
-    let mut measured = sample_measurement(Recorder::default(), SECOND);
+    let mut measured = Measurement::of_window(Recorder::default(), SECOND);
     measured.recorder.cpu = (2 * SECOND, SECOND);
     measured.lasted = 30 * SECOND;
     assert!(shown_of(&measured, 80).contains("10 % of one"));
 }
 
 fn explain_silence(url: &str, failure: Failure) -> String {
-    let mut measured = sample_measurement(Recorder::default(), SECOND);
+    let mut measured = Measurement::of_window(Recorder::default(), SECOND);
     measured.recorder.errors.count_failure(failure);
     no_reply(&document_of(&plan(url).unwrap(), &measured))
 }
@@ -168,17 +158,17 @@ fn explain_silence(url: &str, failure: Failure) -> String {
 #[test]
 fn plain_text_that_a_server_closes_on_may_have_been_meant_for_tls() {
     const HINT: &str = "; if the server speaks TLS, write https://";
-    let closed = || Failure::Protocol("closed before the reply was complete");
-    assert!(explain_silence("http://a/", closed()).ends_with(HINT));
+    let closed = Failure::Protocol("closed before the reply was complete");
+    assert!(explain_silence("http://a/", closed).ends_with(HINT));
     assert!(explain_silence("http://a/", Failure::System(libc::ECONNRESET)).ends_with(HINT));
     let refused = Failure::System(libc::ECONNREFUSED);
     assert!(!explain_silence("http://a/", refused).contains(HINT));
-    assert!(!explain_silence("https://a/", closed()).contains(HINT));
+    assert!(!explain_silence("https://a/", closed).contains(HINT));
 }
 
 #[test]
 fn where_no_request_was_due_nothing_is_said_of_the_server() {
     let plan = plan("http://a/ --mode open --rate 0.1 --arrivals poisson").unwrap();
-    let document = document_of(&plan, &sample_measurement(Recorder::default(), SECOND));
+    let document = document_of(&plan, &Measurement::of_window(Recorder::default(), SECOND));
     assert_eq!(no_reply(&document), "no request was due within 1 s");
 }

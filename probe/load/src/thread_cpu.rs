@@ -3,28 +3,14 @@
 use ground::clock::{self, Nanoseconds};
 use ground::timing;
 
-/// Measures from [`Meter::start`] to [`Meter::stop`], on one and the same thread.
-pub struct Meter {
-    since: Nanoseconds,
-    user: Nanoseconds,
-    system: Nanoseconds,
-}
-
-impl Meter {
-    pub fn start() -> Self {
+/// Begin to measure on this thread: whoever calls what is returned there has user and system time since, and their share of
+/// one processor.
+pub fn start_meter() -> impl Fn() -> ((Nanoseconds, Nanoseconds), f64) {
+    let (since, before) = (clock::monotonic_now(), cpu_time_used());
+    move || {
         let (user, system) = cpu_time_used();
-        Self {
-            since: clock::monotonic_now(),
-            user,
-            system,
-        }
-    }
-
-    /// User and system time, and their share of one processor.
-    pub fn stop(&self) -> ((Nanoseconds, Nanoseconds), f64) {
-        let (user, system) = cpu_time_used();
-        let (user, system) = (user - self.user, system - self.system);
-        let elapsed = (clock::monotonic_now() - self.since).max(1);
+        let (user, system) = (user - before.0, system - before.1);
+        let elapsed = (clock::monotonic_now() - since).max(1);
         ((user, system), (user + system) as f64 / elapsed as f64)
     }
 }

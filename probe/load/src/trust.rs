@@ -8,6 +8,8 @@ use rustls::crypto::{self, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::errors::Failure;
 use super::target::Target;
@@ -24,11 +26,14 @@ pub struct Client {
 }
 
 /// What client and server agreed upon.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Agreement {
-    pub version: String,
-    pub cipher: String,
-    pub key_exchange: String,
+    /// Such as `TLSv1_3`.
+    pub version: Option<&'static str>,
+    /// Such as `TLS13_AES_256_GCM_SHA384`.
+    pub cipher: Option<&'static str>,
+    /// Such as `X25519`.
+    pub key_exchange: Option<&'static str>,
 }
 
 impl Client {
@@ -115,40 +120,42 @@ pub const OTHER_NAME: &str = "certificate for another name";
 const CA_AS_SERVER: &str = "certificate that is a CA's own";
 
 /// In which class an error of rustls counts.
-pub fn classify_error(error: &Error) -> Failure {
-    use rustls::AlertDescription as Alert;
-    use rustls::CertificateError as Wrong;
-    match error {
-        Error::InvalidCertificate(wrong) => Failure::Certificate(match wrong {
-            Wrong::Expired | Wrong::ExpiredContext { .. } => EXPIRED,
-            Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => TOO_EARLY,
-            Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => OTHER_NAME,
-            Wrong::UnknownIssuer => "certificate of an unknown CA",
-            Wrong::BadSignature => "certificate with a wrong signature",
-            Wrong::BadEncoding => "malformed certificate",
-            Wrong::InvalidPurpose | Wrong::InvalidPurposeContext { .. } => {
-                "certificate that is not for servers"
-            }
-            Wrong::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-                CA_AS_SERVER
-            }
-            _ => "certificate that is not valid",
-        }),
-        Error::NoCertificatesPresented => Failure::Certificate("missing certificate"),
-        Error::InvalidMessage(_) => Failure::Tls(NOT_TLS),
-        Error::AlertReceived(alert) => Failure::Tls(match alert {
-            Alert::HandshakeFailure | Alert::InsufficientSecurity => {
-                "the server agrees to no cipher"
-            }
-            Alert::ProtocolVersion => "the server speaks another version of TLS",
-            Alert::CertificateRequired => "the server wants a certificate of the client",
-            Alert::UnrecognisedName => "the server does not know the name",
-            Alert::NoApplicationProtocol => "the server does not speak HTTP/1.1",
-            _ => "the server broke TLS off",
-        }),
-        Error::PeerIncompatible(_) => Failure::Tls("nothing in common with the server's TLS"),
-        Error::DecryptError => Failure::Tls("a record that cannot be decrypted"),
-        _ => Failure::Tls("the server broke the protocol of TLS"),
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        use rustls::AlertDescription as Alert;
+        use rustls::CertificateError as Wrong;
+        match error {
+            Error::InvalidCertificate(wrong) => Failure::Certificate(match wrong {
+                Wrong::Expired | Wrong::ExpiredContext { .. } => EXPIRED,
+                Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => TOO_EARLY,
+                Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => OTHER_NAME,
+                Wrong::UnknownIssuer => "certificate of an unknown CA",
+                Wrong::BadSignature => "certificate with a wrong signature",
+                Wrong::BadEncoding => "malformed certificate",
+                Wrong::InvalidPurpose | Wrong::InvalidPurposeContext { .. } => {
+                    "certificate that is not for servers"
+                }
+                Wrong::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+                    CA_AS_SERVER
+                }
+                _ => "certificate that is not valid",
+            }),
+            Error::NoCertificatesPresented => Failure::Certificate("missing certificate"),
+            Error::InvalidMessage(_) => Failure::Tls(NOT_TLS),
+            Error::AlertReceived(alert) => Failure::Tls(match alert {
+                Alert::HandshakeFailure | Alert::InsufficientSecurity => {
+                    "the server agrees to no cipher"
+                }
+                Alert::ProtocolVersion => "the server speaks another version of TLS",
+                Alert::CertificateRequired => "the server wants a certificate of the client",
+                Alert::UnrecognisedName => "the server does not know the name",
+                Alert::NoApplicationProtocol => "the server does not speak HTTP/1.1",
+                _ => "the server broke TLS off",
+            }),
+            Error::PeerIncompatible(_) => Failure::Tls("nothing in common with the server's TLS"),
+            Error::DecryptError => Failure::Tls("a record that cannot be decrypted"),
+            _ => Failure::Tls("the server broke the protocol of TLS"),
+        }
     }
 }
 

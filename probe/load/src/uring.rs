@@ -2,16 +2,16 @@
 //! that opening, connecting, sending and receiving take one system call for many requests.
 
 use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespec};
-use io_uring::{opcode, squeue};
+use io_uring::{IoUring, opcode, squeue};
+use rustix::net::SocketAddrAny;
 
-use super::driver::{self, Core};
+use super::driver::{self, Core, Engine};
 use super::errors::Failure;
 use super::job::{Job, Live};
 use super::pinned_memory::PinnedMemory;
-use super::recorder::{Exchange, Life, Recorder};
+use super::recorder::{Exchange, Life};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
-use super::ring::{self, SocketAddress};
 use ground::clock::{self, Nanoseconds, SECOND};
 
 /// The first read of a reply; what remains of a body is discarded unseen.
@@ -20,6 +20,12 @@ const READ: usize = 4 << 10;
 const DISCARD: usize = 1 << 20;
 /// IORING_RECVSEND_POLL_FIRST: a reply is never there at once, so do not try before waiting.
 const POLL_FIRST: u16 = 1;
+
+/// Submissions that fit before the kernel must take them.
+const SUBMISSIONS: u32 = 1024;
+const COMPLETIONS: u32 = 8192;
+/// Connections that can be open at once, where the limit of descriptors allows it.
+const MOST_CONNECTIONS: u32 = 32 << 10;
 
 /// The parts of a request's chain, as completions name them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,8 +50,9 @@ impl RingStep {
     ];
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum RingPhase {
+    #[default]
     Empty,
     Connecting,
     Busy,
@@ -53,6 +60,7 @@ enum RingPhase {
     Cancelling,
 }
 
+#[derive(Default)]
 struct RingSlot {
     phase: RingPhase,
     /// Tells completions of this request from those of its predecessors.
@@ -66,10 +74,16 @@ struct RingSlot {
     buffer: Box<[u8]>,
 }
 
+impl RingSlot {
+    fn is_under_way(&self) -> bool {
+        matches!(self.phase, RingPhase::Busy | RingPhase::Connecting)
+    }
+}
+
 /// What operations point to.
 struct Memory {
     slots: Vec<RingSlot>,
-    address: SocketAddress,
+    address: SocketAddrAny,
     /// The requests' bytes.
     requests: Vec<Box<[u8]>>,
     discard: Vec<u8>,
@@ -83,7 +97,7 @@ pub struct Uring<'a> {
     completions: Vec<(u64, i32)>,
 }
 
-impl<'a> driver::Engine<'a> for Uring<'a> {
+impl<'a> Engine<'a> for Uring<'a> {
     #[inline]
     fn core(&mut self) -> &mut Core<'a> {
         &mut self.core
@@ -92,14 +106,8 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     fn take_slot(&mut self) -> u32 {
         self.core.free.pop().unwrap_or_else(|| {
             self.pinned.slots.push(RingSlot {
-                phase: RingPhase::Empty,
-                generation: 0,
-                life: Life::default(),
-                exchange: Exchange::default(),
-                request: 0,
-                reply: Reply::default(),
-                broke: false,
                 buffer: vec![0; READ].into_boxed_slice(),
+                ..RingSlot::default()
             });
             (self.pinned.slots.len() - 1) as u32
         })
@@ -157,8 +165,7 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     fn give_up(&mut self, limit: Nanoseconds, now: Nanoseconds) {
         for index in 0..self.pinned.slots.len() {
             let slot = &mut self.pinned.slots[index];
-            let under_way = matches!(slot.phase, RingPhase::Busy | RingPhase::Connecting);
-            if under_way && slot.exchange.launched <= limit {
+            if slot.is_under_way() && slot.exchange.launched <= limit {
                 slot.phase = RingPhase::Cancelling;
                 let exchange = slot.exchange;
                 self.core
@@ -169,18 +176,9 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
     }
 
     fn under_way(&self) -> Vec<Exchange> {
-        let under_way =
-            |slot: &&RingSlot| matches!(slot.phase, RingPhase::Busy | RingPhase::Connecting);
-        self.pinned
-            .slots
-            .iter()
-            .filter(under_way)
-            .map(|slot| slot.exchange)
-            .collect()
-    }
-
-    fn into_recorder(self) -> Recorder {
-        self.core.recorder
+        let slots = self.pinned.slots.iter();
+        let under_way = slots.filter(|slot| slot.is_under_way());
+        under_way.map(|slot| slot.exchange).collect()
     }
 
     /// What is under way ends as a client's would, as far as a second has room for it.
@@ -199,24 +197,24 @@ impl<'a> driver::Engine<'a> for Uring<'a> {
             .any(|slot| slot.phase != RingPhase::Empty)
             && clock::monotonic_now() < limit
         {
-            driver::Engine::wait(self, driver::LONGEST_WAIT);
+            self.wait(driver::LONGEST_WAIT);
         }
     }
 }
 
 impl<'a> Uring<'a> {
     pub fn new(job: &'a Job<'a>, live: &'a Live) -> std::io::Result<Self> {
-        let capacity = ring::file_capacity();
+        let capacity = file_capacity();
         let bytes = |request: &Request| request.bytes.clone().into();
         let memory = Memory {
             slots: Vec::new(),
-            address: SocketAddress::new(job.address),
+            address: job.address.into(),
             requests: job.requests.iter().map(bytes).collect(),
             discard: vec![0; DISCARD],
         };
         Ok(Self {
             core: Core::new(job, live),
-            pinned: PinnedMemory::new(ring::open_ring(capacity)?, memory),
+            pinned: PinnedMemory::new(open_ring(capacity)?, memory),
             capacity,
             last_head: LastHead::default(),
             completions: Vec::new(),
@@ -257,13 +255,14 @@ impl<'a> Uring<'a> {
         let fixed = Fixed(index);
         let slot = DestinationSlot::try_from_slot_target(index).ok();
         let quiet = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
-        let opened = opcode::Socket::new(self.pinned.address.family, libc::SOCK_STREAM, 0)
+        let address = &self.pinned.address;
+        let family = i32::from(address.address_family().as_raw());
+        let opened = opcode::Socket::new(family, libc::SOCK_STREAM, 0)
             .file_index(slot)
             .build()
             .flags(quiet)
             .user_data(self.event_token(index, RingStep::Socket));
-        let storage = std::ptr::from_ref(&*self.pinned.address.storage).cast();
-        let connected = opcode::Connect::new(fixed, storage, self.pinned.address.length)
+        let connected = opcode::Connect::new(fixed, address.as_ptr().cast(), address.addr_len())
             .build()
             .flags(squeue::Flags::IO_LINK)
             .user_data(self.event_token(index, RingStep::Connect));
@@ -421,4 +420,33 @@ impl<'a> Uring<'a> {
         self.core.note_failed(&exchange, failure, now);
         driver::after_failure(self, index, now);
     }
+}
+
+/// A ring with a table of so many direct descriptors.
+pub fn open_ring(capacity: u32) -> std::io::Result<IoUring> {
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_cqsize(COMPLETIONS)
+        .build(SUBMISSIONS)?;
+    ring.submitter().register_files_sparse(capacity)?;
+    Ok(ring)
+}
+
+/// How many direct descriptors may be registered: as many as this process may have open.
+pub fn file_capacity() -> u32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.unwrap_or(u64::MAX).min(u64::from(MOST_CONNECTIONS)) as u32
+}
+
+/// Why this kernel cannot carry the engine, if it cannot.
+pub fn find_obstacle() -> Option<String> {
+    let ring = match open_ring(1) {
+        Ok(ring) => ring,
+        Err(error) => return Some(format!("io_uring cannot be set up here: {error}")),
+    };
+    let mut probe = io_uring::Probe::new();
+    let known = ring.submitter().register_probe(&mut probe).is_ok();
+    (!known || !probe.is_supported(opcode::Socket::CODE))
+        .then(|| "this kernel's io_uring cannot open sockets (needs 6.1)".to_owned())
 }

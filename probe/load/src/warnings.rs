@@ -238,11 +238,9 @@ fn fell_silent(found: &Recorder) -> Option<String> {
 
 fn warn_resent(found: &Recorder) -> Option<String> {
     (found.resent > 0).then(|| {
-        format!(
-            "{} {} sent again because the server had closed the connection",
-            format_count(found.resent),
-            of_many(&format_count(found.resent), "request was", "requests were"),
-        )
+        let resent = format_count(found.resent);
+        let were = of_many(&resent, "request was", "requests were");
+        format!("{resent} {were} sent again because the server had closed the connection")
     })
 }
 
@@ -262,16 +260,6 @@ mod tests {
     use super::super::statuses::Statuses;
     use super::*;
 
-    fn sample_measurement(recorder: Recorder) -> Measurement {
-        Measurement {
-            recorder,
-            started: 0,
-            elapsed: 10 * SECOND,
-            lasted: 10 * SECOND,
-            interrupted: false,
-        }
-    }
-
     fn sample_recorder() -> Recorder {
         let mut recorder = Recorder::default();
         for _ in 0..1000 {
@@ -287,12 +275,8 @@ mod tests {
     const OPEN: &str = "http://a/ --mode open --rate 100";
 
     fn warnings_of(line: &str, recorder: Recorder) -> String {
-        list_warnings(&plan(line).unwrap(), &sample_measurement(recorder)).join("\n")
-    }
-
-    /// So many requests fail so.
-    fn fail_requests(recorder: &mut Recorder, count: u64, failure: impl Fn() -> Failure) {
-        (0..count).for_each(|_| recorder.errors.count_failure(failure()));
+        let measured = Measurement::of_window(recorder, 10 * SECOND);
+        list_warnings(&plan(line).unwrap(), &measured).join("\n")
     }
 
     /// So many requests are late by so much.
@@ -317,21 +301,17 @@ mod tests {
 
     #[test]
     fn each_way_of_being_the_bottleneck_is_told() {
-        let unbegun = |r: &mut Recorder| fail_requests(r, 20, || Failure::Unbegun);
+        let unbegun = |r: &mut Recorder| r.errors.count_failures(20, Failure::Unbegun);
+        const NO_PORT: Failure = Failure::System(libc::EADDRNOTAVAIL);
+        const NO_DESCRIPTOR: Failure = Failure::System(libc::EMFILE);
         type Spoil = fn(&mut Recorder);
         let cases: [(Spoil, &str); 9] = [
             (|r| r.busiest = 0.99, "bottleneck"),
             (|r| delay_requests(r, 20, 5_000_000), "was late"),
             (|r| r.last_launched = 11 * SECOND, "not reached"),
             (fall_behind, "replies came at 90.8/s, requests at 100/s"),
-            (
-                |r| fail_requests(r, 1, || Failure::System(libc::EMFILE)),
-                "ulimit",
-            ),
-            (
-                |r| fail_requests(r, 1, || Failure::System(libc::EADDRNOTAVAIL)),
-                "ip_local_port_range",
-            ),
+            (|r| r.errors.count_failure(NO_DESCRIPTOR), "ulimit"),
+            (|r| r.errors.count_failure(NO_PORT), "ip_local_port_range"),
             (
                 unbegun,
                 "20 of 1,000 requests were never begun: the generator was behind by more than the timeout",
@@ -370,9 +350,9 @@ mod tests {
     fn only_warning(spoil: impl Fn(&mut Recorder)) -> String {
         let mut recorder = sample_recorder();
         spoil(&mut recorder);
-        let warnings = list_warnings(&plan("http://a/").unwrap(), &sample_measurement(recorder));
-        assert_eq!(warnings.len(), 1, "{warnings:?}");
-        warnings.concat()
+        let warnings = warnings_of("http://a/", recorder);
+        assert_eq!(warnings.lines().count(), 1, "{warnings}");
+        warnings
     }
 
     #[test]
@@ -416,17 +396,16 @@ mod tests {
         let failing = |failed: u64| {
             let mut recorder = sample_recorder();
             recorder.completed -= failed;
-            fail_requests(&mut recorder, failed, || {
-                Failure::System(libc::ECONNREFUSED)
-            });
+            let refused = Failure::System(libc::ECONNREFUSED);
+            recorder.errors.count_failures(failed, refused);
             warnings_of(OPEN, recorder)
         };
         assert!(failing(10).contains("the latencies are those of the others"));
         assert!(failing(1000).contains("there are no latencies"));
         let mut ended = sample_recorder();
         (ended.completed, ended.abandoned, ended.abandoned_after) = (0, 990, 1_600_000_000);
-        fail_requests(&mut ended, 10, || Failure::ClientTimeout);
-        let mut ended = sample_measurement(ended);
+        ended.errors.count_failures(10, Failure::ClientTimeout);
+        let mut ended = Measurement::of_window(ended, 10 * SECOND);
         ended.interrupted = true;
         let told = list_warnings(&plan(OPEN).unwrap(), &ended).join("\n");
         assert!(told.contains("there are no latencies"), "{told}");
@@ -436,17 +415,17 @@ mod tests {
 
     #[test]
     fn it_is_told_when_a_server_fell_silent() {
-        let refused = || Failure::System(libc::ECONNREFUSED);
+        let refused = Failure::System(libc::ECONNREFUSED);
         let mut dead = sample_recorder();
         (dead.last_intended, dead.last_reply) = (10 * SECOND, 9 * SECOND);
         (dead.completed, dead.attempted) = (900, 1000);
-        fail_requests(&mut dead, 100, refused);
+        dead.errors.count_failures(100, refused);
         let told = |recorder| warnings_of("http://a/", recorder);
         assert!(!told(dead.clone()).contains("the last reply came"));
         dead.last_reply = 7 * SECOND;
         let mut few = dead.clone();
         (few.attempted, few.completed, few.errors) = (10, 9, Default::default());
-        fail_requests(&mut few, 1, refused);
+        few.errors.count_failure(refused);
         assert!(!told(few).contains("the last reply came"));
         let heard = "the last reply came 7 s after the first request was due, and none in the 3 s behind it";
         assert!(told(dead.clone()).contains(heard), "{}", told(dead));

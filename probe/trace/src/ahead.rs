@@ -29,7 +29,7 @@ pub struct Range {
 /// Ranges in the order of the stream, none touching what is in order, none overlapping another.
 #[derive(Debug, Default)]
 pub struct Ahead {
-    ranges: Vec<Range>,
+    pub ranges: Vec<Range>,
     held: usize,
 }
 
@@ -42,19 +42,10 @@ impl Ahead {
         self.ranges.is_empty()
     }
 
-    /// Behind the last byte that was seen.
-    pub fn seen_end(&self) -> Option<u64> {
-        self.ranges.last().map(|range| range.end)
-    }
-
     /// Memory that is taken.
     pub fn memory_size(&self) -> usize {
         let content = self.ranges.iter().map(|range| range.bytes.capacity());
         content.sum::<usize>() + self.ranges.capacity() * size_of::<Range>()
-    }
-
-    pub fn first_range(&self) -> Option<&Range> {
-        self.ranges.first()
     }
 
     /// The first byte from `start` on, before `end`, that was not seen.

@@ -5,11 +5,12 @@
 use std::rc::Rc;
 
 use super::capture::Taker;
-use super::connection::{Connection, PassOutcome, Protocol};
+use super::connection::{Connection, PassOutcome};
 use super::counts::Counts;
 use super::document::{Options, Protocols};
 use super::findings::Findings;
 use super::foreign::{Foreign, Strangers};
+use super::head::Kind;
 use super::hosts::Hosts;
 use super::key::{ConnectionEnd, Key, Wire};
 use super::packet::{Packet, Time};
@@ -34,6 +35,16 @@ pub struct Sums {
     pub backward: u64,
 }
 
+impl Sums {
+    /// What was counted of those who send such messages.
+    pub fn counts_of(&self, kind: Kind) -> &Counts {
+        match kind {
+            Kind::Request => &self.client,
+            Kind::Response => &self.server,
+        }
+    }
+}
+
 /// A segment, and whose it is.
 pub struct DissectedPacket<'a> {
     pub key: Key,
@@ -44,6 +55,9 @@ pub struct DissectedPacket<'a> {
 /// How a connection takes a segment in.
 pub type Take = fn(&mut Connection, ConnectionEnd, &Segment, &mut Findings);
 
+/// The place of a connection, and the end of it that a packet comes from.
+type Sender = (usize, ConnectionEnd);
+
 pub struct Analysis {
     table: Table,
     /// The connection of the packet that was taken apart last: the next one is often of the same.
@@ -51,9 +65,9 @@ pub struct Analysis {
     /// When the first packet came that is of a connection.
     began: Option<Time>,
     /// Whose packet came last, where others may follow that are like it.
-    leader: (usize, ConnectionEnd),
+    leader: Sender,
     /// Whose connections are followed; None for everybody's.
-    hosts: Option<Rc<Hosts>>,
+    pub hosts: Option<Rc<Hosts>>,
     pub gathered: Findings,
     pub strangers: Strangers,
     pub rewritten: RewrittenConnections,
@@ -86,11 +100,6 @@ impl Analysis {
         }
     }
 
-    /// Follow the connections of these hosts alone.
-    pub fn limit_to(&mut self, hosts: Option<Rc<Hosts>>) {
-        self.hosts = hosts;
-    }
-
     fn is_elsewhere(&self, key: &Key) -> bool {
         let is_recent = || self.recent.is_some_and(|(recent, _)| recent == *key);
         let hosts = self.hosts.as_ref();
@@ -113,7 +122,7 @@ impl Analysis {
         match connection.pass_plain(from, &usual, &mut self.gathered.shapes) {
             PassOutcome::Full => {}
             PassOutcome::Alone => return false,
-            PassOutcome::Not => self.stop_at::<HEADERS>(place, from, *packet),
+            PassOutcome::Not => self.stop_at::<HEADERS>((place, from), *packet),
         }
         self.leader = (place, from);
         HEADERS == STAMPED
@@ -122,38 +131,29 @@ impl Analysis {
     /// A usual packet of this connection that does not go on as expected. It is read once more: what is kept of the first time
     /// for this would be kept for each packet.
     #[inline(always)]
-    fn stop_at<const HEADERS: usize>(&mut self, place: usize, from: ConnectionEnd, packet: Packet) {
-        if !(packet.is_truncated() && self.takes_turn::<HEADERS>(place, from, packet)) {
-            self.stop_whole::<HEADERS>(place, from, packet);
+    fn stop_at<const HEADERS: usize>(&mut self, sender: Sender, packet: Packet) {
+        if !(packet.is_truncated() && self.takes_turn::<HEADERS>(sender, packet)) {
+            self.stop_whole::<HEADERS>(sender, packet);
         }
     }
 
     /// Whether its connection takes a packet as the begin of a message, as most that are cut short and stop here are.
     #[inline(never)]
-    fn takes_turn<const HEADERS: usize>(
-        &mut self,
-        place: usize,
-        from: ConnectionEnd,
-        packet: Packet,
-    ) -> bool {
+    fn takes_turn<const HEADERS: usize>(&mut self, (place, from): Sender, packet: Packet) -> bool {
         let Some(connection) = self.table.get(place) else {
             return false;
         };
         // Before the packet is read, so that nothing of it is to be kept meanwhile.
         connection.catch_up();
-        let segment = Usual::<HEADERS>::from_usual(&packet).and_then(|usual| usual.read_segment());
+        let segment = Usual::<HEADERS>::from_parts(packet.data, packet.time)
+            .and_then(|usual| usual.read_segment());
         segment.is_some_and(|segment| connection.take_turn(from, &segment, &mut self.gathered))
     }
 
     /// Whatever the packet is. It is read anew here too, for the same reason.
     #[inline(never)]
-    fn stop_whole<const HEADERS: usize>(
-        &mut self,
-        place: usize,
-        from: ConnectionEnd,
-        packet: Packet,
-    ) {
-        let usual = Usual::<HEADERS>::from_usual(&packet);
+    fn stop_whole<const HEADERS: usize>(&mut self, (place, from): Sender, packet: Packet) {
+        let usual = Usual::<HEADERS>::from_parts(packet.data, packet.time);
         let Some(segment) = usual.and_then(|usual| usual.read_segment()) else {
             return self.take_unusual(packet);
         };
@@ -248,13 +248,8 @@ impl Analysis {
             return self.table.add(next);
         }
         let place = self.table.least_wanted();
-        if self
-            .table
-            .get(place)
-            .is_some_and(|least| !least.is_closed())
-        {
-            self.sums.evicted += 1;
-        }
+        let is_open = |least: &mut Connection| !least.is_closed();
+        self.sums.evicted += u64::from(self.table.get(place).is_some_and(is_open));
         self.replace_connection(place, next);
         place
     }
@@ -268,17 +263,10 @@ impl Analysis {
     fn close(&mut self, mut connection: Connection) {
         connection.close(&mut self.gathered);
         let sums = &mut self.sums;
-        sums.client
-            .add(&connection.ways.get(connection.client).counts);
-        sums.server
-            .add(&connection.ways.get(connection.client.other_end()).counts);
-        match connection.protocol_name() {
-            Protocol::Http => sums.protocols.http += 1,
-            Protocol::Tls => sums.protocols.tls += 1,
-            Protocol::Other => sums.protocols.other += 1,
-            Protocol::Unknown => sums.protocols.unknown += 1,
-            Protocol::Nothing => sums.protocols.nothing += 1,
-        }
+        let (client, server) = connection.ways.from(connection.client);
+        sums.client.add(&client.counts);
+        sums.server.add(&server.counts);
+        *connection.protocol_count(&mut sums.protocols) += 1;
         sums.options.mss_assumed += u64::from(!connection.knows_mss);
         if let Some(agreed) = connection.agreed_offer() {
             sums.options.known += 1;
@@ -291,19 +279,16 @@ impl Analysis {
     /// Bound what connections keep for later, all of them together: of those that keep most, what waits is told as it is.
     /// To be asked once in a while.
     pub fn bound_memory(&mut self) {
-        let most = self.table.most_connections();
+        let most = self.table.most;
         if self.gathered.grown < GROWTH * most {
             return;
         }
         self.gathered.grown = 0;
-        let mut connections: Vec<_> = self.table.all_connections().iter_mut().collect();
-        let mut kept = connections
-            .iter()
-            .map(|one| one.kept_memory())
-            .sum::<usize>();
+        let mut kept = self.kept_memory();
         if kept <= MOST_KEPT * most {
             return;
         }
+        let mut connections: Vec<_> = self.table.connections.iter_mut().collect();
         connections.sort_by_cached_key(|one| std::cmp::Reverse(one.kept_memory()));
         for connection in connections {
             kept -= connection.kept_memory();
@@ -315,12 +300,12 @@ impl Analysis {
         }
     }
 
-    #[cfg(test)]
-    pub fn kept_memory(&mut self) -> usize {
+    /// What all connections keep for later.
+    pub fn kept_memory(&self) -> usize {
         self.table
-            .all_connections()
+            .connections
             .iter()
-            .map(|one| one.kept_memory())
+            .map(Connection::kept_memory)
             .sum()
     }
 

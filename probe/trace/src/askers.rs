@@ -39,16 +39,8 @@ impl Askers {
         self.0.get(key).copied()
     }
 
-    /// None where its ports do not tell either: the higher one is the client's.
+    /// None where its ports do not tell either.
     pub fn likely_asker(&self, key: &Key) -> Option<ConnectionEnd> {
-        let by_ports = || match key
-            .port(ConnectionEnd::Low)
-            .cmp(&key.port(ConnectionEnd::High))
-        {
-            std::cmp::Ordering::Less => Some(ConnectionEnd::High),
-            std::cmp::Ordering::Equal => None,
-            std::cmp::Ordering::Greater => Some(ConnectionEnd::Low),
-        };
-        self.known_asker(key).or_else(by_ports)
+        self.known_asker(key).or_else(|| key.likely_client())
     }
 }

@@ -7,6 +7,20 @@ pub enum Order {
     Big,
 }
 
+/// Define for each type of number how one is read from `at` on.
+macro_rules! read_numbers {
+    ($($number:ident)+) => {
+        $(#[inline]
+        pub fn $number(self, bytes: &[u8], at: usize) -> Option<$number> {
+            let chunk = chunk_at(bytes, at)?;
+            Some(match self {
+                Order::Little => $number::from_le_bytes(chunk),
+                Order::Big => $number::from_be_bytes(chunk),
+            })
+        })+
+    };
+}
+
 impl Order {
     pub fn name(self) -> &'static str {
         match self {
@@ -15,32 +29,7 @@ impl Order {
         }
     }
 
-    #[inline]
-    pub fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
-        let two = chunk_at::<2>(bytes, at)?;
-        Some(match self {
-            Order::Little => u16::from_le_bytes(two),
-            Order::Big => u16::from_be_bytes(two),
-        })
-    }
-
-    #[inline]
-    pub fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
-        let four = chunk_at::<4>(bytes, at)?;
-        Some(match self {
-            Order::Little => u32::from_le_bytes(four),
-            Order::Big => u32::from_be_bytes(four),
-        })
-    }
-
-    #[inline]
-    pub fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
-        let eight = chunk_at::<8>(bytes, at)?;
-        Some(match self {
-            Order::Little => u64::from_le_bytes(eight),
-            Order::Big => u64::from_be_bytes(eight),
-        })
-    }
+    read_numbers! { u16 u32 u64 }
 }
 
 /// `N` bytes from `at` on.

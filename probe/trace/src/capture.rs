@@ -1,14 +1,12 @@
 //! A capture file, whatever its format: one packet after the other, and what is to be told of the file itself.
 
 use std::collections::BTreeSet;
-use std::io;
 
-use super::packet::{Next, Packet, Record, Time};
+use super::bytes::chunk_at;
+use super::packet::{Next, Packet, Record, Time, Times, UNTIMED};
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
-use super::source::Source;
-use super::times::{Times, UNTIMED};
-use super::until;
+use super::source::{INTERRUPTED, Source};
 use super::window::Window;
 
 /// The name of the format of what is no capture.
@@ -74,8 +72,8 @@ pub struct Capture<S> {
     pub facts: PacketFacts,
     link: Option<u16>,
     record: Option<Record>,
-    /// Whether the packet that was last gone to is earlier than one before it.
-    is_earlier: bool,
+    /// Whether the packet that was last gone to is earlier than one before it in the file.
+    pub is_earlier: bool,
 }
 
 impl<S: Source> Capture<S> {
@@ -112,7 +110,7 @@ impl<S: Source> Capture<S> {
     pub fn snap_length(&self) -> Option<u32> {
         match &self.format {
             Format::Pcap(pcap) => Some(pcap.snap_length),
-            Format::Pcapng(pcapng) => pcapng.snap_length(),
+            Format::Pcapng(pcapng) => pcapng.snap_length,
             Format::None => None,
         }
     }
@@ -120,8 +118,8 @@ impl<S: Source> Capture<S> {
     /// Nanoseconds between two times that the packet which was last gone to can bear.
     pub fn clock_tick(&self) -> Time {
         match &self.format {
-            Format::Pcap(pcap) => pcap.clock_tick(),
-            Format::Pcapng(pcapng) => pcapng.clock_tick(),
+            Format::Pcap(pcap) => u64::from(pcap.unit),
+            Format::Pcapng(pcapng) => pcapng.tick,
             Format::None => 1,
         }
     }
@@ -222,12 +220,7 @@ impl<S: Source> Capture<S> {
 
     /// It is not read on, though more may be there: the user has had enough.
     pub fn leave_off(&mut self) {
-        self.stop(format!("cannot be read on: {}", until::INTERRUPTED));
-    }
-
-    /// Whether the packet that was last gone to is earlier than one before it in the file.
-    pub fn is_earlier(&self) -> bool {
-        self.is_earlier
+        self.stop(format!("cannot be read on: {}", INTERRUPTED));
     }
 
     /// The packet that was last gone to.
@@ -271,7 +264,7 @@ impl<S: Source> Capture<S> {
     #[cold]
     fn stop(&mut self, why: String) -> Option<Time> {
         let packet = self.facts.packets + 1;
-        let offset = self.window.file_offset();
+        let offset = self.window.offset;
         self.facts.problem.get_or_insert(format!(
             "{why}, at byte {offset}, where packet {packet} begins"
         ));
@@ -280,19 +273,13 @@ impl<S: Source> Capture<S> {
 }
 
 fn begin_format<S: Source>(window: &mut Window<S>) -> Result<Format, String> {
-    let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    window.have_bytes(4).map_err(unreadable)?;
+    window.have_bytes(4).map_err(pcap::cannot_be_read)?;
     let magic: [u8; 4] = match window.available_bytes() {
         [] => return Err("the file is empty: not even a capture's header is there; end the capture before you copy its file".to_owned()),
-        bytes => *bytes
-            .first_chunk()
-            .ok_or(pcap::CUT_HEADER)?,
+        bytes => chunk_at(bytes, 0).ok_or(pcap::CUT_HEADER)?,
     };
     match magic {
         [0x0a, 0x0d, 0x0d, 0x0a] => Ok(Format::Pcapng(Box::default())),
-        _ => match Pcap::begin_file(magic, window).map_err(unreadable)? {
-            Ok(pcap) => Ok(Format::Pcap(pcap)),
-            Err(why) => Err(why),
-        },
+        _ => Pcap::begin_file(magic, window).map(Format::Pcap),
     }
 }

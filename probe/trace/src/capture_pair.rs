@@ -11,12 +11,12 @@ use super::capture::{Capture, Taker};
 use super::clocks::{CapturePlace, Clocks};
 use super::comparison::Comparison;
 use super::compose;
-use super::document::{CaptureDocument, Document, Side};
+use super::distributions::Requests;
+use super::document::{Document, Side};
 use super::head::Kind;
 use super::hosts::Hosts;
 use super::join::Join;
 use super::packet::Time;
-use super::requests::Requests;
 use super::source::Source;
 
 /// Connections that are followed at a time in each capture: so many in both, and all that the join keeps, take less than 64 MB.
@@ -44,7 +44,7 @@ impl<'a, S: Source> Reading<'a, S> {
         stop: &'a AtomicBool,
     ) -> Reading<'a, S> {
         let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
-        analysis.limit_to(hosts);
+        analysis.hosts = hosts;
         let mut reading = Reading {
             stop,
             place,
@@ -70,7 +70,7 @@ impl<'a, S: Source> Reading<'a, S> {
     /// Take the next packet in.
     fn take_next(&mut self, join: &mut Join) {
         if let Some(packet) = self.capture.current_packet() {
-            if self.capture.is_earlier() {
+            if self.capture.is_earlier {
                 self.analysis.note_earlier(&packet);
             }
             let dissected = dissect_packet(&packet);
@@ -83,20 +83,15 @@ impl<'a, S: Source> Reading<'a, S> {
     }
 
     fn tell_requests(&mut self, join: &mut Join, requests: &mut Requests) -> anyhow::Result<()> {
-        for finished in self.analysis.gathered.done.take_kept().drain(..) {
+        for finished in self.analysis.gathered.done.kept.drain(..) {
             for (finished, joined) in join.tell_finished(self.place, finished) {
                 requests
                     .take_exchange(&finished, joined)
                     .context("cannot write requests")?;
             }
         }
-        self.analysis.gathered.done.take_kept().shrink_to(FEW_TOLD);
+        self.analysis.gathered.done.kept.shrink_to(FEW_TOLD);
         Ok(())
-    }
-
-    /// At whose `end` it was made, if that is known.
-    fn compose_capture(&mut self, name: &str, end: Option<&'static str>) -> CaptureDocument {
-        compose::compose_capture(name, &self.capture, &mut self.analysis, end)
     }
 }
 
@@ -108,17 +103,12 @@ pub fn side_by_side<S: Source>(
     mut requests: Requests,
     stop: &AtomicBool,
 ) -> anyhow::Result<Document> {
-    let Comparison {
-        clocks,
-        spans,
-        hosts,
-        askers,
-    } = compared;
-    let is_common = clocks.is_some();
-    let hosts = hosts.map(Rc::new);
-    let clocks = clocks.unwrap_or_else(|| Clocks::unrelated_to(spans));
+    let is_common = compared.clocks.is_some();
+    let hosts = compared.hosts.map(Rc::new);
+    let unrelated = || Clocks::unrelated_to(compared.spans);
+    let clocks = compared.clocks.unwrap_or_else(unrelated);
     let client_place = clocks.client;
-    let mut join = Join::new(clocks, spans, askers);
+    let mut join = Join::new(clocks, compared.spans, compared.askers);
     let mut readings = [
         Reading::new(CapturePlace::First, first, hosts.clone(), &join, stop),
         Reading::new(CapturePlace::Second, second, hosts, &join, stop),
@@ -159,6 +149,16 @@ pub fn side_by_side<S: Source>(
             .context("cannot write requests")?;
     }
     requests.flush_lines().context("cannot write requests")?;
+    let documents = readings.iter_mut().zip(names).map(|(reading, name)| {
+        let end = match reading.place == client_place {
+            true => "client",
+            false => "server",
+        };
+        let end = is_common.then_some(end);
+        compose::compose_capture(name, &reading.capture, &mut reading.analysis, end)
+    });
+    let documents = documents.collect();
+    let [first, second] = &mut readings;
     let (client, server) = match client_place {
         CapturePlace::First => (first, second),
         CapturePlace::Second => (second, first),
@@ -171,25 +171,11 @@ pub fn side_by_side<S: Source>(
     for (name, count) in server.analysis.strangers.by_name() {
         *ignored.entry(name).or_default() += count;
     }
-    let mut captures: Vec<_> = [(client, "client"), (server, "server")]
-        .into_iter()
-        .map(|(reading, end)| (reading.place, reading, end))
-        .collect();
-    captures.sort_by_key(|(place, ..)| *place == CapturePlace::Second);
-    let documents = captures.iter_mut().zip(names);
-    let documents = documents
-        .map(|((_, reading, end), name)| reading.compose_capture(name, is_common.then_some(*end)));
-    let documents = documents.collect();
-    let sums = captures
-        .iter()
-        .find(|(place, ..)| *place == client_place)
-        .map(|(_, reading, _)| &reading.analysis.sums)
-        .context("neither capture is the client's end")?;
     let joined = is_common.then(|| join.build_document());
     Ok(compose::compose_document(
         documents,
         sides,
-        sums,
+        &client.analysis.sums,
         ignored,
         &mut requests.distributions,
         joined,
@@ -197,13 +183,9 @@ pub fn side_by_side<S: Source>(
 }
 
 /// What one side sent: as it left at its own end, but what was overtaken or doubled as it arrived at the other.
-fn seen_at_both<S: Source>(own: &mut Reading<S>, other: &mut Reading<S>, kind: Kind) -> Side {
-    let counts = |reading: &Reading<S>| match kind {
-        Kind::Request => reading.analysis.sums.client,
-        Kind::Response => reading.analysis.sums.server,
-    };
-    let arrived = counts(other);
-    let mut side = compose::compose_side(counts(own), &mut own.analysis.gathered.shapes, kind);
+fn seen_at_both<S: Source>(own: &mut Reading<S>, other: &Reading<S>, kind: Kind) -> Side {
+    let arrived = other.analysis.sums.counts_of(kind);
+    let mut side = compose::compose_side(&mut own.analysis, kind);
     side.counts.reordered = arrived.reordered;
     side.counts.duplicates = arrived.duplicates;
     side

@@ -3,12 +3,13 @@
 //! A packet arrives after it left. So between the clocks lies at least what the quickest packets of one direction show, and
 //! at most what the quickest ones of the other do; the middle is right if both ways are equally quick at their best.
 
-use super::packet::Time;
+use super::packet::{Time, Times};
 use ground::band::{Bound, Bounds, Line, Lines, PARTS, STAMPED_APART, find_ends, part_index};
 
 /// One of the two captures by the order in which they were given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CapturePlace {
+    #[default]
     First,
     Second,
 }
@@ -22,15 +23,8 @@ impl CapturePlace {
     }
 }
 
-/// The first and last time of a capture, as its packets have them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CaptureSpan {
-    pub first: Time,
-    pub last: Time,
-}
-
 /// What to add to a time of the first capture to have it by the clock of the second.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Clocks {
     /// At the time `zero` of the first capture, in nanoseconds.
     pub offset: i64,
@@ -52,16 +46,11 @@ pub struct Clocks {
 
 impl Clocks {
     /// Of captures that have nothing in common: the first is taken for the client's end, and nothing for known.
-    pub fn unrelated_to(spans: [CaptureSpan; 2]) -> Clocks {
+    pub fn unrelated_to(spans: [Times; 2]) -> Clocks {
         Clocks {
-            offset: 0,
-            drift: 0.0,
             zero: spans[0].first,
-            uncertainty: None,
-            packets: 0,
-            client: CapturePlace::First,
-            is_sure: false,
             is_steady: true,
+            ..Clocks::default()
         }
     }
 
@@ -142,6 +131,11 @@ pub struct ClockWindow {
 }
 
 impl ClockWindow {
+    pub fn new_at(time: Time) -> ClockWindow {
+        let (there, back) = (Vec::new(), Vec::new());
+        ClockWindow { time, there, back }
+    }
+
     /// What the second clock is ahead by at most, and at least, if the `client`'s end is there: a packet arrives after it left.
     fn gains_toward(&self, client: CapturePlace) -> (&[Gain], &[Gain]) {
         match client {
@@ -214,19 +208,17 @@ struct Guess<'a> {
 
 impl<'a> Guess<'a> {
     fn new(windows: &'a [ClockWindow], client: CapturePlace, origin: Origin) -> Guess<'a> {
-        let mut guess = Guess {
-            windows,
-            client,
-            origin,
-            bounds: None,
-        };
         let ways = || windows.iter().map(|window| window.gains_toward(client));
         let above =
             ways().map(|(above, _)| above.iter().map(|gain| gain.bound_at(gain.most, origin)));
         let below =
             ways().map(|(_, below)| below.iter().map(|gain| gain.bound_at(gain.least, origin)));
-        guess.bounds = Bounds::new_doubted(group_bounds(above), group_bounds(below));
-        guess
+        Guess {
+            windows,
+            client,
+            origin,
+            bounds: Bounds::new_doubted(group_bounds(above), group_bounds(below)),
+        }
     }
 
     /// Of the packets that both captures hold: when the first came, and the last.

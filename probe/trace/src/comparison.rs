@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use super::analysis::{DissectedPacket, dissect_packet};
 use super::askers::Askers;
 use super::capture::Capture;
-use super::clocks::{CaptureSpan, ClockWindow, Clocks, Gain, Stamp, estimate_clocks};
+use super::clocks::{ClockWindow, Clocks, Gain, Stamp, estimate_clocks};
 use super::hosts::Hosts;
 use super::key::{ConnectionEnd, Key};
 use super::lane::AT_ONCE;
-use super::packet::Time;
+use super::packet::{Time, Times, UNTIMED};
 use super::source::Source;
 use super::tcp::{self, Segment};
-use super::times::UNTIMED;
 
 /// Packets of the first capture that are remembered at most.
 const MOST_REMEMBERED: usize = 1 << 14;
@@ -20,6 +19,7 @@ const MOST_REMEMBERED: usize = 1 << 14;
 const WINDOWS: usize = 32;
 
 /// Some packets of a capture by what identifies them, spread evenly over it.
+#[derive(Default)]
 struct RememberedPackets {
     packets: HashMap<u64, Option<Stamp>>,
     /// Those are remembered whose fingerprints are multiples of 2^this.
@@ -27,19 +27,15 @@ struct RememberedPackets {
 }
 
 impl RememberedPackets {
-    fn wants_fingerprint(&self, fingerprint: u64) -> bool {
-        fingerprint.trailing_zeros() >= self.thinned
-    }
-
     fn add(&mut self, fingerprint: u64, segment: &Segment, tick: Time) {
-        if !self.wants_fingerprint(fingerprint) {
+        if fingerprint.trailing_zeros() < self.thinned {
             return;
         }
         let entry = self.packets.entry(fingerprint);
         // Of two packets that look the same, neither can be known again, unless they are one that was captured twice.
         let has_more = segment.length > 0 || segment.has_flags(tcp::SYN);
         let is_one = segment.id != 0 || (segment.stamp.is_some() && has_more);
-        let is_at_once = |seen: &Stamp| elapsed_between(seen.time, segment.time) < AT_ONCE;
+        let is_at_once = |seen: &Stamp| segment.time.saturating_sub(seen.time) < AT_ONCE;
         entry
             .and_modify(|seen| *seen = seen.filter(|seen| is_one || is_at_once(seen)))
             .or_insert(Some(Stamp {
@@ -75,7 +71,7 @@ pub struct Comparison {
     /// None when they hold no packet in common.
     pub clocks: Option<Clocks>,
     /// Each capture's own time.
-    pub spans: [CaptureSpan; 2],
+    pub spans: [Times; 2],
     /// Whose packets both hold; None when they hold no packet in common.
     pub hosts: Option<Hosts>,
     pub askers: Askers,
@@ -83,85 +79,69 @@ pub struct Comparison {
 
 /// Read both captures once.
 pub fn compare_captures<S: Source>([mut first, mut second]: [Capture<S>; 2]) -> Comparison {
-    let mut remembered = RememberedPackets {
-        packets: HashMap::new(),
-        thinned: 0,
-    };
-    let mut spans = [CaptureSpan { first: 0, last: 0 }; 2];
+    let mut remembered = RememberedPackets::default();
     let [mut hosts, mut others] = [Hosts::default(), Hosts::default()];
     let mut askers = Askers::default();
-    while first.advance_packet().is_some() {
-        let tick = first.clock_tick();
-        let dissected = first.current_packet().map(|packet| dissect_packet(&packet));
-        if let Some(Ok(DissectedPacket { key, from, segment })) = dissected {
-            hosts.note_hosts(&key);
-            askers.note_segment(&key, from, &segment);
-            if segment.time == UNTIMED {
-                continue;
-            }
-            remembered.add(fingerprint_segment(&key, from, &segment), &segment, tick);
-        }
-    }
-    let span = |capture: &Capture<S>| {
-        let times = capture.facts.times;
-        times.map_or(CaptureSpan { first: 0, last: 0 }, |times| CaptureSpan {
-            first: times.first,
-            last: times.last,
-        })
-    };
-    spans[0] = span(&first);
-    let width = (elapsed_between(spans[0].first, spans[0].last) / WINDOWS as u64).max(1);
-    let mut windows: Vec<ClockWindow> = (0..=WINDOWS as u64)
-        .map(|number| ClockWindow {
-            time: spans[0].first.saturating_add(number * width + width / 2),
-            there: Vec::new(),
-            back: Vec::new(),
-        })
-        .collect();
+    read_segments(&mut first, &mut hosts, &mut askers, |one, tick, _| {
+        let DissectedPacket { key, from, segment } = one;
+        remembered.add(fingerprint_segment(key, *from, segment), segment, tick);
+    });
+    let span = first.facts.times.unwrap_or_default();
+    let width = (span.last.saturating_sub(span.first) / WINDOWS as u64).max(1);
+    let middles = (0..=WINDOWS as u64).map(|number| number * width + width / 2);
+    let windows = middles.map(|middle| ClockWindow::new_at(span.first.saturating_add(middle)));
+    let mut windows: Vec<_> = windows.collect();
     let mut packets = 0;
-    while second.advance_packet().is_some() {
-        let tick = second.clock_tick();
-        let dissected = second
-            .current_packet()
-            .map(|packet| dissect_packet(&packet));
-        let Some(Ok(DissectedPacket { key, from, segment })) = dissected else {
-            continue;
-        };
-        others.note_hosts(&key);
-        askers.note_segment(&key, from, &segment);
-        if segment.time == UNTIMED {
-            continue;
-        }
-        let fingerprint = fingerprint_segment(&key, from, &segment);
-        let known = remembered.packets.get_mut(&fingerprint);
-        let Some(stamp) = known.and_then(Option::take) else {
-            continue;
-        };
-        let Some(asker) = askers.likely_asker(&key) else {
-            continue;
-        };
-        packets += 1;
-        let number = usize::try_from(elapsed_between(spans[0].first, stamp.time) / width)
-            .unwrap_or(usize::MAX);
-        if let Some(window) = windows.get_mut(number) {
-            let time = segment.time;
-            let gain = Gain::new(stamp, Stamp { time, tick });
-            match from == asker {
-                true => window.there.push(gain),
-                false => window.back.push(gain),
+    read_segments(
+        &mut second,
+        &mut others,
+        &mut askers,
+        |one, tick, askers| {
+            let DissectedPacket { key, from, segment } = one;
+            let fingerprint = fingerprint_segment(key, *from, segment);
+            let known = remembered.packets.get_mut(&fingerprint);
+            let (Some(stamp), Some(asker)) =
+                (known.and_then(Option::take), askers.likely_asker(key))
+            else {
+                return;
+            };
+            packets += 1;
+            let number = usize::try_from(stamp.time.saturating_sub(span.first) / width);
+            if let Some(window) = windows.get_mut(number.unwrap_or(usize::MAX)) {
+                let time = segment.time;
+                let gain = Gain::new(stamp, Stamp { time, tick });
+                match *from == asker {
+                    true => window.there.push(gain),
+                    false => window.back.push(gain),
+                }
             }
-        }
-    }
-    spans[1] = span(&second);
+        },
+    );
     let clocks = estimate_clocks(&windows, packets);
     Comparison {
         hosts: clocks.map(|_| hosts.shared_with(others)),
         clocks,
-        spans,
+        spans: [span, second.facts.times.unwrap_or_default()],
         askers,
     }
 }
 
-fn elapsed_between(from: Time, to: Time) -> u64 {
-    to.saturating_sub(from)
+/// Take in whose segments a capture holds, and each of those that bear a time, with what its stamp leaves open.
+fn read_segments<S: Source>(
+    capture: &mut Capture<S>,
+    hosts: &mut Hosts,
+    askers: &mut Askers,
+    mut take: impl FnMut(&DissectedPacket, Time, &Askers),
+) {
+    while capture.advance_packet().is_some() {
+        let tick = capture.clock_tick();
+        let packet = capture.current_packet();
+        if let Some(Ok(one)) = packet.map(|packet| dissect_packet(&packet)) {
+            hosts.note_hosts(&one.key);
+            askers.note_segment(&one.key, one.from, &one.segment);
+            if one.segment.time != UNTIMED {
+                take(&one, tick, askers);
+            }
+        }
+    }
 }

@@ -4,29 +4,20 @@ use std::collections::BTreeMap;
 
 use super::analysis::{Analysis, Sums};
 use super::capture::Capture;
-use super::counts::Counts;
 use super::distributions::Distributions;
-use super::document::{CaptureDocument, Document, Side, SizeBucket, WritesDocument};
+use super::document::{CaptureDocument, Document, Side};
 use super::head::Kind;
 use super::join_document::JoinDocument;
-use super::shapes::Shapes;
 use super::source::Source;
 use super::{link, warnings};
 
 /// What is told of one side, from what was counted of it.
-pub fn compose_side(counts: Counts, shapes: &mut Shapes, kind: Kind) -> Side {
-    let sizes = shapes.sizes_mut(kind).list_buckets();
-    let sizes = sizes.map(|(from, to, count)| SizeBucket { from, to, count });
-    let sizes = sizes.collect();
-    let inferred = shapes.writes_mut(kind).infer_writes();
+pub fn compose_side(analysis: &mut Analysis, kind: Kind) -> Side {
+    let shapes = &mut analysis.gathered.shapes;
     Side {
-        counts,
-        sizes,
-        writes: inferred.map(|inferred| WritesDocument {
-            size: inferred.size,
-            apart: inferred.apart,
-            joined: inferred.joined,
-        }),
+        counts: *analysis.sums.counts_of(kind),
+        sizes: shapes.sizes_mut(kind).list_buckets().collect(),
+        writes: shapes.writes_mut(kind).infer_writes(),
     }
 }
 
@@ -41,11 +32,7 @@ pub fn compose_capture<S: Source>(
     CaptureDocument {
         file: file.to_owned(),
         format: capture.format_name(),
-        links: facts
-            .links
-            .iter()
-            .map(|link| link::link_name(*link))
-            .collect(),
+        links: facts.links.iter().copied().map(link::link_name).collect(),
         snap_length: capture.snap_length(),
         packets: facts.packets,
         bytes: facts.bytes,
@@ -58,16 +45,8 @@ pub fn compose_capture<S: Source>(
         rewritten_connections: analysis.rewritten.count,
         problem: facts.problem.clone(),
         end,
-        client: compose_side(
-            analysis.sums.client,
-            &mut analysis.gathered.shapes,
-            Kind::Request,
-        ),
-        server: compose_side(
-            analysis.sums.server,
-            &mut analysis.gathered.shapes,
-            Kind::Response,
-        ),
+        client: compose_side(analysis, Kind::Request),
+        server: compose_side(analysis, Kind::Response),
     }
 }
 

@@ -1,24 +1,23 @@
 //! A connection: what both of its ends send, and the requests and responses in that.
 
 use super::counts::Counts;
+use super::document::Protocols;
 use super::exchange::Exchanges;
 use super::exchange::spans::Handshake;
 use super::findings::{Done, Findings};
 use super::head::Kind;
 use super::key::{ConnectionEnd, Ends, Key};
 use super::mark::Mark;
-use super::packet::Time;
+use super::packet::{Time, known_time};
 use super::reader::MessageReader;
-use super::stream::Stream;
+use super::stream::{START, Stream};
 use super::tcp::{self, Offer, Segment};
-use super::times::known_time;
 use super::writes::LastWrite;
 pub use fast_path::PassOutcome;
 use fast_path::{Bare, Stride};
 
 mod dialogue;
 mod fast_path;
-mod finish;
 mod payload;
 
 /// What is known of one end as a sender.
@@ -36,18 +35,7 @@ pub struct Way {
     write: LastWrite,
 }
 
-/// What a connection carries, judged by how it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Nothing,
-    Http,
-    Tls,
-    Other,
-    /// Nothing that was captured tells.
-    Unknown,
-}
-
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Connection {
     /// The how many-th of the capture, from 0.
     pub number: u64,
@@ -96,19 +84,11 @@ impl Connection {
         segment: &Segment,
         began: Time,
     ) -> Connection {
-        let by_port = match key
-            .port(ConnectionEnd::Low)
-            .cmp(&key.port(ConnectionEnd::High))
-        {
-            std::cmp::Ordering::Less => ConnectionEnd::High,
-            std::cmp::Ordering::Greater => ConnectionEnd::Low,
-            std::cmp::Ordering::Equal => from,
-        };
         let (client, knows_client) =
             match (segment.has_flags(tcp::SYN), segment.has_flags(tcp::ACK)) {
                 (true, false) => (from, true),
                 (true, true) => (from.other_end(), true),
-                _ => (by_port, false),
+                _ => (key.likely_client().unwrap_or(from), false),
             };
         let headers = if key.address(from).is_ipv4() { 40 } else { 60 };
         Connection {
@@ -117,20 +97,10 @@ impl Connection {
             client,
             knows_client,
             is_opening: segment.has_flags(tcp::SYN) && !segment.has_flags(tcp::ACK),
-            handshake: Handshake::default(),
-            last_syn: 0,
-            asked_at: 0,
             mss: USUAL_MTU - headers,
-            knows_mss: false,
-            is_reset: false,
-            is_tls: false,
-            is_read: false,
-            begins_otherwise: false,
             settled_at: began.saturating_add(SETTLING),
             last_seen: segment.time,
-            strides: Ends::default(),
-            ways: Ends::default(),
-            exchanges: Exchanges::default(),
+            ..Connection::default()
         }
     }
 
@@ -143,54 +113,46 @@ impl Connection {
 
     /// Whether a segment begins another connection between the same ends.
     pub fn is_succeeded_by(&self, from: ConnectionEnd, segment: &Segment) -> bool {
-        let way = self.ways.get(from);
+        let way = &self.ways[from];
         let begins = segment.has_flags(tcp::SYN) && !segment.has_flags(tcp::ACK);
         // The SYN itself takes a number.
         begins
-            && way.stream.is_known()
-            && way.stream.first_sequence() != segment.sequence.wrapping_add(1)
+            && way.stream.is_known
+            && way.stream.sequence_at(START) != segment.sequence.wrapping_add(1)
     }
 
     pub fn is_closed(&self) -> bool {
-        self.is_reset
-            || (self.ways.get(ConnectionEnd::Low).has_finished
-                && self.ways.get(ConnectionEnd::High).has_finished)
+        self.is_reset || self.ways.0.iter().all(|way| way.has_finished)
     }
 
-    pub fn protocol_name(&self) -> Protocol {
-        let ways = [
-            self.ways.get(ConnectionEnd::Low),
-            self.ways.get(ConnectionEnd::High),
-        ];
-        if ways.iter().any(|way| way.reader.message_count() > 0) {
-            Protocol::Http
+    /// Where it counts by what it carries, judged by how it begins.
+    pub fn protocol_count<'a>(&self, protocols: &'a mut Protocols) -> &'a mut u64 {
+        let ways = &self.ways.0;
+        if ways.iter().any(|way| way.reader.messages > 0) {
+            &mut protocols.http
         } else if self.is_tls {
-            Protocol::Tls
+            &mut protocols.tls
         } else if ways.iter().all(|way| way.counts.segments == 0) {
-            Protocol::Nothing
+            &mut protocols.nothing
         } else if self.begins_otherwise
             || (self.is_read && self.handshake.syn.or(self.handshake.synack).is_some())
         {
-            Protocol::Other
+            &mut protocols.other
         } else {
-            Protocol::Unknown
+            &mut protocols.unknown
         }
     }
 
     /// What both ends agreed to use, if both were heard.
     pub fn agreed_offer(&self) -> Option<Offer> {
-        let one = self.ways.get(ConnectionEnd::Low).offer?;
-        let other = self.ways.get(ConnectionEnd::High).offer?;
+        let [one, other] = &self.ways.0;
+        let (one, other) = (one.offer?, other.offer?);
         Some(Offer {
             mss: one.mss.min(other.mss),
             window_scale: one.window_scale && other.window_scale,
             selective: one.selective && other.selective,
             timestamps: one.timestamps && other.timestamps,
         })
-    }
-
-    pub fn agreed_mss(&self) -> Option<u32> {
-        self.knows_mss.then_some(self.mss)
     }
 
     fn message_kind(&self, from: ConnectionEnd) -> Kind {
@@ -204,15 +166,15 @@ impl Connection {
     /// Take a segment in that may be anything.
     #[inline(never)]
     fn take_other(&mut self, from: ConnectionEnd, segment: &Segment, gathered: &mut Findings) {
-        let duplicates = self.ways.get(from).counts.duplicates;
+        let duplicates = self.ways[from].counts.duplicates;
         if self.is_opening && self.is_of_another(from, segment) {
-            return self.ways.of_end(from).counts.of_another(segment);
+            return self.ways[from].counts.of_another(segment);
         }
         if segment.length == 0
             && segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) != 0
             && self.is_captured_again(from, segment)
         {
-            self.ways.of_end(from).counts.duplicates += 1;
+            self.ways[from].counts.duplicates += 1;
             return self.look_ahead();
         }
         if segment.has_flags(tcp::SYN) {
@@ -231,7 +193,7 @@ impl Connection {
             self.take_payload(from, &segment, gathered);
         }
         let stops = segment.window == 0 && !segment.has_flags(tcp::RST);
-        let counts = &mut self.ways.of_end(from).counts;
+        let counts = &mut self.ways[from].counts;
         let is_new = counts.duplicates == duplicates;
         counts.zero_windows += u64::from(stops && is_new);
         if segment.flags & (tcp::FIN | tcp::RST) != 0 {
@@ -247,14 +209,11 @@ impl Connection {
     /// alone was sent: another number than that is nothing that it can acknowledge, and the client refuses it by a reset with
     /// that number (RFC 9293, section 3.10.7.3).
     fn is_of_another(&mut self, from: ConnectionEnd, segment: &Segment) -> bool {
-        let asked = &self.ways.get(self.client).stream;
-        if !asked.is_known() {
+        let asked = &self.ways[self.client].stream;
+        if !asked.is_known {
             return false;
         }
-        let was_sent = |number| {
-            asked.first_offset() <= asked.offset_of(number)
-                && asked.offset_of(number) <= asked.top_offset()
-        };
+        let was_sent = |number| (START..=asked.top).contains(&asked.offset_of(number));
         let (acknowledges, resets) = (segment.has_flags(tcp::ACK), segment.has_flags(tcp::RST));
         let is_of_another = match from == self.client {
             true => resets && !was_sent(segment.sequence),
@@ -270,7 +229,7 @@ impl Connection {
     /// identification or its time tells. Resets alone are sent as often as something comes that is refused.
     fn is_captured_again(&mut self, from: ConnectionEnd, segment: &Segment) -> bool {
         let (mark, time) = (Mark::from_segment(segment), segment.time);
-        let way = self.ways.of_end(from);
+        let way = &mut self.ways[from];
         let Some((last, before)) = way.control.replace((mark, time)) else {
             return false;
         };
@@ -283,12 +242,12 @@ impl Connection {
         if !segment.has_flags(tcp::ACK) {
             self.last_syn = segment.time;
         }
-        let way = self.ways.of_end(from);
+        let way = &mut self.ways[from];
         if way.offer.is_some() {
             way.counts.repeated_controls += u64::from(segment.length == 0);
             return;
         }
-        if !way.stream.is_known() {
+        if !way.stream.is_known {
             way.stream.begin_at(segment.sequence.wrapping_add(1));
         }
         let offer = tcp::read_offer(segment.options);
@@ -310,7 +269,7 @@ impl Connection {
 
     #[inline]
     fn take_acknowledgement(&mut self, from: ConnectionEnd, segment: &Segment) {
-        let other = self.ways.of_end(from.other_end());
+        let other = &mut self.ways[from.other_end()];
         let news = other.stream.take_acknowledgement(segment.acknowledgement);
         let is_pure = segment.length == 0 && segment.flags & (tcp::SYN | tcp::FIN | tcp::RST) == 0;
         if is_pure && self.pure_acknowledgement(from, segment, news) {
@@ -320,7 +279,7 @@ impl Connection {
             self.take_selective(from, segment);
         }
         if from != self.client {
-            let acked = self.ways.get(self.client).stream.acked_offset();
+            let acked = self.ways[self.client].stream.acked;
             self.exchanges.acknowledge_up_to(acked, segment.time);
         } else if self.handshake.ack.is_none() && !segment.has_flags(tcp::SYN) {
             self.first_acknowledgement(segment);
@@ -329,14 +288,13 @@ impl Connection {
 
     /// A segment that carries nothing else: whether it is the same packet once more.
     fn pure_acknowledgement(&mut self, from: ConnectionEnd, segment: &Segment, news: bool) -> bool {
-        let is_request = from != self.client;
         // Where no handshake was captured: few are without it.
         let is_selective = self.agreed_offer().is_none_or(|agreed| agreed.selective);
         let (way, other) = self.ways.from(from);
-        let heard_at = self.strides.get(from.other_end()).passed.time;
+        let heard_at = self.strides[from.other_end()].passed.time;
         let (bare, last) = (
             Bare::from_fields(segment),
-            &mut self.strides.of_end(from).last_bare,
+            &mut self.strides[from].last_bare,
         );
         let came_between = heard_at > last.time;
         let come_in_pairs = way.counts.come_in_pairs(&other.counts);
@@ -356,7 +314,7 @@ impl Connection {
             return false;
         }
         way.counts.acks += 1;
-        let outstanding = other.stream.acked_offset() < other.stream.top_offset();
+        let outstanding = other.stream.acked < other.stream.top;
         let unchanged = bare.number == last.number && bare.window == last.window;
         let is_duplicate = !news && unchanged && outstanding;
         way.counts.duplicate_acks += u64::from(is_duplicate);
@@ -365,13 +323,9 @@ impl Connection {
             other.stream.is_lacking(&[]);
         }
         *last = bare;
-        let kind = if is_request {
-            Kind::Request
-        } else {
-            Kind::Response
-        };
-        if let Some(exchange) = self.exchanges.current_exchange(kind) {
-            exchange.message_mut(kind).tally.acks += 1;
+        let kind = self.message_kind(from).other_kind();
+        if let Some(message) = self.exchanges.current_message(kind) {
+            message.tally.acks += 1;
         }
         false
     }
@@ -383,8 +337,8 @@ impl Connection {
         }
         self.handshake.ack = Some(segment.time);
         let round_trip = known_time(syn).map(|_| segment.time.saturating_sub(self.last_syn));
-        for end in [ConnectionEnd::Low, ConnectionEnd::High] {
-            self.ways.of_end(end).stream.round_trip = round_trip;
+        for way in &mut self.ways.0 {
+            way.stream.round_trip = round_trip;
         }
     }
 
@@ -401,7 +355,7 @@ impl Connection {
         };
         way.counts.selective_acks += 1;
         let acked = stream.offset_of(segment.acknowledgement);
-        if acked == stream.acked_offset() {
+        if acked == stream.acked {
             stream.is_lacking(&blocks);
         }
         let second = blocks.get(1);
@@ -416,16 +370,15 @@ impl Connection {
 
     /// Memory that is taken by what may still be wanted: requests that wait, heads that came in part, what is beyond holes.
     pub fn kept_memory(&self) -> usize {
-        let ways = [ConnectionEnd::Low, ConnectionEnd::High].map(|end| self.ways.get(end));
+        let ways = self.ways.0.iter();
         let of_ways = ways.map(|way| way.stream.ahead.memory_size() + way.reader.held_bytes());
-        self.exchanges.memory_size() + of_ways.iter().sum::<usize>()
+        self.exchanges.memory_size() + of_ways.sum::<usize>()
     }
 
     /// Tell what waits as far as it was seen, and go on without what was kept for it.
     pub fn forget_kept(&mut self, done: &mut Done) {
         self.catch_up();
-        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
-            let way = self.ways.of_end(from);
+        for way in &mut self.ways.0 {
             if !way.stream.ahead.is_empty() || way.reader.held_bytes() > 0 {
                 way.stream.forget_ahead();
                 way.reader.lose_track();
@@ -440,17 +393,16 @@ impl Connection {
     /// The capture ends, or the connection is to be forgotten: tell what there is of its exchanges.
     pub fn close(&mut self, gathered: &mut Findings) {
         self.catch_up();
-        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+        for from in ConnectionEnd::BOTH {
             let kind = self.message_kind(from);
-            self.ways
-                .of_end(from)
+            self.ways[from]
                 .write
                 .end_message(gathered.shapes.writes_mut(kind));
         }
-        if self.ways.of_end(self.client).reader.ends_with_word() {
+        if self.ways[self.client].reader.ends_with_word() {
             self.exchanges.take_back();
         }
-        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+        for from in ConnectionEnd::BOTH {
             self.settle_acknowledged(from, &mut gathered.done);
             self.complete_by_end(from);
         }

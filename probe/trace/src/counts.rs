@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::tally::{PlacedSegment, Sight};
+use super::tally::{PlacedSegment, Sight, add_fields};
 use super::tcp::{self, Segment};
 
 /// Counts of what one end sent. Segments are those with payload, unless it says otherwise.
@@ -81,26 +81,11 @@ impl Counts {
     }
 
     pub fn add(&mut self, other: &Counts) {
-        let pairs = [
-            (&mut self.packets, other.packets),
-            (&mut self.payload_bytes, other.payload_bytes),
-            (&mut self.segments, other.segments),
-            (&mut self.retransmitted, other.retransmitted),
-            (&mut self.spurious, other.spurious),
-            (&mut self.reordered, other.reordered),
-            (&mut self.duplicates, other.duplicates),
-            (&mut self.coalesced, other.coalesced),
-            (&mut self.keep_alives, other.keep_alives),
-            (&mut self.zero_windows, other.zero_windows),
-            (&mut self.acks, other.acks),
-            (&mut self.duplicate_acks, other.duplicate_acks),
-            (&mut self.selective_acks, other.selective_acks),
-            (&mut self.repeated_controls, other.repeated_controls),
-            (&mut self.resets, other.resets),
-            (&mut self.missed_bytes, other.missed_bytes),
-        ];
-        for (mine, more) in pairs {
-            *mine = mine.saturating_add(more);
+        add_fields! {
+            self, other,
+            packets payload_bytes segments retransmitted spurious reordered duplicates coalesced
+            keep_alives zero_windows acks duplicate_acks selective_acks repeated_controls resets
+            missed_bytes
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The requests of a capture, counted: how many, how they were answered, and how what they took is distributed.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,6 +10,7 @@ use serde::Serialize;
 use super::exchange::Exchange;
 use super::exchange::spans::Handshake;
 use super::repeated_values::RepeatedValues;
+use super::request_line::{FinishedExchange, JoinedExchange};
 use ground::statistics::Summary;
 
 #[derive(Default)]
@@ -56,15 +59,15 @@ impl Distributions {
         }
         let spreads = &mut *self.spreads;
         let (request, response) = (&exchange.request, &exchange.response);
-        let spans = exchange.phase_spans(handshake);
-        for (spread, span) in [
-            (&mut spreads.connect_ns, spans.connect),
-            (&mut spreads.send_ns, spans.send),
-            (&mut spreads.wait_ns, spans.wait),
-            (&mut spreads.transfer_ns, spans.transfer),
-            (&mut spreads.total_ns, spans.total),
+        let phases = exchange.phase_lengths(handshake);
+        for (spread, length) in [
+            (&mut spreads.connect_ns, phases.connect),
+            (&mut spreads.send_ns, phases.send),
+            (&mut spreads.wait_ns, phases.wait),
+            (&mut spreads.transfer_ns, phases.transfer),
+            (&mut spreads.total_ns, phases.total),
         ] {
-            if let Some(length) = span.span_length() {
+            if let Some(length) = length {
                 spread.record_value(length);
             }
         }
@@ -114,5 +117,47 @@ impl Distributions {
             response_segments: spreads.response_segments.summarize_values(),
             response_acks: spreads.response_acks.summarize_values(),
         }
+    }
+}
+
+/// All requests of a capture: counted, and where they are to be written, one line each.
+pub struct Requests {
+    out: Option<BufWriter<File>>,
+    pub distributions: Distributions,
+}
+
+impl Requests {
+    pub fn new(out: Option<File>) -> Requests {
+        Requests {
+            out: out.map(|file| BufWriter::with_capacity(1 << 18, file)),
+            distributions: Distributions::default(),
+        }
+    }
+
+    /// Whether each is to be written.
+    pub fn are_written(&self) -> bool {
+        self.out.is_some()
+    }
+
+    /// Take an exchange in, and write it where that is asked for.
+    pub fn take_exchange(
+        &mut self,
+        finished: &FinishedExchange,
+        joined: Option<JoinedExchange>,
+    ) -> std::io::Result<()> {
+        let (exchange, handshake) = (&finished.exchange, &finished.handshake);
+        self.distributions.record_exchange(exchange, handshake);
+        match &mut self.out {
+            Some(out) if exchange.is_asked() => {
+                serde_json::to_writer(&mut *out, &finished.to_line(joined))?;
+                out.write_all(b"\n")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// All lines are written.
+    pub fn flush_lines(&mut self) -> std::io::Result<()> {
+        self.out.as_mut().map_or(Ok(()), Write::flush)
     }
 }

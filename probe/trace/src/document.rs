@@ -105,7 +105,7 @@ pub struct SizeBucket {
     pub count: u64,
 }
 
-#[derive(Clone, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WritesDocument {
     /// Bytes in a write: the commonest size of segments that end although neither the MSS nor the message does.
     pub size: u32,

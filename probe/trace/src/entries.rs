@@ -10,10 +10,10 @@ use super::analysis::{Analysis, dissect_packet};
 use super::capture::{Capture, Taker};
 use super::comparison;
 use super::connection::Connection;
+use super::distributions::Requests;
 use super::document::Document;
 use super::head::{self, Kind};
 use super::reader::{FoundMessage, MessageReader, Piece};
-use super::requests::Requests;
 use super::{PACKETS_AT_ONCE, capture_pair, of_one, read_by, tcp, text, warnings};
 
 /// A file, taken for a capture.
@@ -49,7 +49,7 @@ fn leave_order_out(document: &Document, plain: &mut Document) {
 }
 
 /// The next packets, with no short cut taken: all that is found in them must be found on any other way too.
-fn read_plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
+pub(super) fn read_plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
     for taken in 0..PACKETS_AT_ONCE {
         if capture.advance_packet().is_none() {
             return taken;
@@ -57,7 +57,7 @@ fn read_plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize 
         let Some(packet) = capture.current_packet() else {
             return taken;
         };
-        if capture.is_earlier() {
+        if capture.is_earlier {
             analysis.note_earlier(&packet);
         }
         analysis.take_by(Connection::take_plainly, &dissect_packet(&packet));

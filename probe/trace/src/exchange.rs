@@ -123,7 +123,7 @@ pub struct Exchanges {
     queue: Vec<Exchange>,
     begun: u32,
     /// Where the request ends whose acknowledgement comes next.
-    awaited: Option<u64>,
+    pub awaited: Option<u64>,
     /// When the last of the responses was complete that are told; 0 where none is.
     answered: Time,
     /// Whether requests were sent without waiting for the responses to those before.
@@ -233,10 +233,16 @@ impl Exchanges {
         })
     }
 
+    /// That request or response.
+    #[inline(always)]
+    pub fn current_message(&mut self, kind: Kind) -> Option<&mut Message> {
+        let current = self.current_exchange(kind)?;
+        Some(current.message_mut(kind))
+    }
+
     /// The capture missed what follows here, and with it where this message ends.
     pub fn lose_end(&mut self, kind: Kind, start: u64) {
-        let current = self.current_exchange(kind).map(|one| one.message_mut(kind));
-        if let Some(message) = current.filter(|message| !message.is_complete) {
+        if let Some(message) = self.current_message(kind) {
             message.end_at_least(|| start);
         }
     }
@@ -250,10 +256,9 @@ impl Exchanges {
         let waiting = asked.find(|one| one.is_asked() && one.response.first.is_none());
         let heard = waiting.filter(|_| waits).map(|asked| asked.heard);
         let asks_unseen = waits && (asks_unseen || self.missed_request);
-        let Some(current) = self.current_exchange(kind) else {
+        let Some(message) = self.current_message(kind) else {
             return false;
         };
-        let message = current.message_mut(kind);
         let end = heard.filter(|end| (start..=next).contains(end));
         if end != Some(start) {
             message.last = None;
@@ -296,11 +301,6 @@ impl Exchanges {
     /// The request ends here, or its head with which it may end, and its acknowledgement is awaited.
     pub fn await_acknowledgement(&mut self, end: u64) {
         self.awaited.get_or_insert(end);
-    }
-
-    /// Where the request ends whose acknowledgement comes next.
-    pub fn awaited_end(&self) -> Option<u64> {
-        self.awaited
     }
 
     /// A message whose end only shows by what follows goes on up to here.

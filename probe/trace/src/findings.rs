@@ -14,21 +14,6 @@ pub struct Done {
 }
 
 impl Done {
-    /// From now on, count them among these.
-    pub fn count_among(&mut self, distributions: Distributions) {
-        self.counted = Some(distributions);
-    }
-
-    /// All that were counted, if they were.
-    pub fn take_counted(&mut self) -> Option<Distributions> {
-        self.counted.take()
-    }
-
-    /// Those that were kept since this was asked last.
-    pub fn take_kept(&mut self) -> &mut Vec<FinishedExchange> {
-        &mut self.kept
-    }
-
     /// A request begins on this connection, the how many-th of it: what it asks for is kept with it.
     #[inline(always)]
     pub fn note_request(&mut self, connection: u64, number: u32, head: &[u8]) {

@@ -20,19 +20,9 @@ pub enum Foreign {
 }
 
 impl Foreign {
-    /// Tunnels that are not followed, by their names.
-    pub const TUNNELS: [&str; 10] = [
-        "MPLS",
-        "PPPoE",
-        "GRE",
-        "ERSPAN type III",
-        "VXLAN-GPE",
-        "GENEVE",
-        "GTP",
-        "WireGuard",
-        "ESP",
-        "ESP in UDP",
-    ];
+    /// The names of tunnels that are not followed.
+    pub const TUNNELS: &str = "\
+        MPLS, PPPoE, GRE, ERSPAN type III, VXLAN-GPE, GENEVE, GTP, WireGuard, ESP, ESP in UDP";
 
     pub fn name(self) -> String {
         let known = match self {

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use httparse::{Error, Header, ParserConfig, Request, Response, Status};
+use httparse::{Header, ParserConfig, Request, Response, Status};
 
 pub use edges::{guess_sender, may_begin, may_begin_first, may_end};
 
@@ -158,41 +158,22 @@ fn parse<const HEADERS: usize>(
 ) -> Result<Option<Head>, NoHead> {
     // Only what is written is read of these: filling them all would take longer than reading a head.
     let mut headers = [const { MaybeUninit::<Header>::uninit() }; HEADERS];
-    match kind {
+    let (parsed, method, status, headers, without) = match kind {
         Kind::Request => {
             let mut request = Request::new(&mut []);
-            let status =
+            let parsed =
                 config.parse_request_with_uninit_headers(&mut request, bytes, &mut headers);
             let method = Method::new(request.method.unwrap_or_default().as_bytes());
-            build_head(status, method, 0, request.headers, Body::None)
+            (parsed, method, 0, request.headers, Body::None)
         }
         Kind::Response => {
             let mut response = Response::new(&mut []);
-            let status =
+            let parsed =
                 config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
-            let code = response.code.unwrap_or_default();
-            build_head(
-                status,
-                Method::default(),
-                code,
-                response.headers,
-                Body::UntilClose,
-            )
+            let (method, code) = (Method::default(), response.code.unwrap_or_default());
+            (parsed, method, code, response.headers, Body::UntilClose)
         }
-    }
-}
-
-/// What was read is no head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoHead;
-
-fn build_head(
-    parsed: Result<Status<usize>, Error>,
-    method: Method,
-    status: u16,
-    headers: &[Header],
-    without: Body,
-) -> Result<Option<Head>, NoHead> {
+    };
     let Status::Complete(length) = parsed.map_err(|_| NoHead)? else {
         return Ok(None);
     };
@@ -203,6 +184,10 @@ fn build_head(
         length: Some(length),
     }))
 }
+
+/// What was read is no head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHead;
 
 /// Read what was captured of a head.
 #[inline(always)]

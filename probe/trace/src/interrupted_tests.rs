@@ -4,10 +4,9 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::capture::Capture;
+use super::distributions::Requests;
 use super::document::Document;
-use super::requests::Requests;
-use super::source::Source;
-use super::until::INTERRUPTED;
+use super::source::{INTERRUPTED, Source};
 use super::wire::{GET, Pcap, Talk, reply};
 use super::{capture_pair, comparison};
 

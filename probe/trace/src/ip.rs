@@ -38,21 +38,9 @@ pub fn parse(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
 #[inline(always)]
 fn version_4(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
     let header: &[u8; 20] = packet.first_chunk().ok_or(Foreign::CutHeader)?;
-    let [
-        first,
-        _,
-        total_0,
-        total_1,
-        id_0,
-        id_1,
-        fragment_0,
-        fragment_1,
-        _,
-        protocol,
-        ..,
-    ] = *header;
-    let header_length = u32::from(first & 15) * 4;
-    let total = match u32::from(u16::from_be_bytes([total_0, total_1])) {
+    let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let header_length = u32::from(header[0] & 15) * 4;
+    let total = match u32::from(half(2)) {
         // A super-segment too long for the field, on its way to or from the network card.
         0 => wire,
         total => total,
@@ -61,7 +49,7 @@ fn version_4(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
         return Err(Foreign::Malformed("malformed IPv4 header"));
     }
     // More fragments to come, or not the first one.
-    if u16::from_be_bytes([fragment_0, fragment_1]) & 0x3fff != 0 {
+    if half(6) & 0x3fff != 0 {
         return Err(Foreign::Fragment);
     }
     let address =
@@ -69,12 +57,12 @@ fn version_4(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {
     let ip = Ip {
         source: address(12),
         destination: address(16),
-        id: u16::from_be_bytes([id_0, id_1]),
+        id: half(4),
         options: header_length as u16 - 20,
         payload: packet.get(header_length as usize..).unwrap_or_default(),
         length: total - header_length,
     };
-    Ok((ip, protocol))
+    Ok((ip, header[9]))
 }
 
 fn version_6(packet: &[u8], wire: u32) -> Result<(Ip<'_>, u8), Foreign> {

@@ -4,19 +4,17 @@ use std::collections::HashMap;
 
 use super::analysis::DissectedPacket;
 use super::askers::Askers;
-use super::clocks::{CapturePlace, CaptureSpan, Clocks};
-use super::fates::Fates;
-use super::join_document::{BetweenEnds, JoinDocument, JoinSpreads};
+use super::clocks::{CapturePlace, Clocks};
+use super::join_document::{BetweenEnds, Fates, JoinDocument, JoinSpreads};
 use super::key::{ConnectionEnd, Ends, Key};
 use super::lane::{self, Alone, Lane, Leaving};
-use super::packet::Time;
-use super::pairs::{Kept, Meeting, WaitingExchanges};
+use super::packet::{Time, Times};
 use super::request_line::{FinishedExchange, JoinedExchange, Mishaps};
 use super::tcp::{self, Segment};
 use ground::statistics::Durations;
 
 /// A request, and what the other end adds to it.
-pub type Told = (Kept, Option<JoinedExchange>);
+pub type Told = (Box<FinishedExchange>, Option<JoinedExchange>);
 
 /// A connection between the captures: its two directions, by the end that sends.
 struct Path {
@@ -29,11 +27,12 @@ struct Path {
     done: Ends<bool>,
 }
 
+#[derive(Default)]
 pub struct Join {
     clocks: Clocks,
     askers: Askers,
     /// While both captures were running, by the clock of the first.
-    common: CaptureSpan,
+    common: Times,
     paths: HashMap<Key, Box<Path>>,
     /// Memory that is taken by what is on the way of all of them, or was.
     kept: usize,
@@ -68,9 +67,9 @@ const BETWEEN_LOOKS: Time = 50_000_000;
 const UNSETTLED: Time = 1_000_000_000;
 
 impl Join {
-    pub fn new(clocks: Clocks, spans: [CaptureSpan; 2], askers: Askers) -> Join {
+    pub fn new(clocks: Clocks, spans: [Times; 2], askers: Askers) -> Join {
         let [first, second] = spans;
-        let common = CaptureSpan {
+        let common = Times {
             first: first.first.max(clocks.first_from_second(second.first)),
             last: first.last.min(clocks.first_from_second(second.last)),
         };
@@ -78,18 +77,7 @@ impl Join {
             clocks,
             askers,
             common,
-            paths: HashMap::new(),
-            kept: 0,
-            passes_over: false,
-            there: Default::default(),
-            back: Default::default(),
-            refused: 0,
-            looked: 0,
-            waiting: Default::default(),
-            pairs: 0,
-            only_at_client: 0,
-            only_at_server: 0,
-            spreads: JoinSpreads::default(),
+            ..Join::default()
         }
     }
 
@@ -109,7 +97,7 @@ impl Join {
         client: ConnectionEnd,
     ) {
         let time = self.common_time(place, dissected.segment.time);
-        let CaptureSpan { first, last } = self.common;
+        let Times { first, last } = self.common;
         let near = first.saturating_sub(UNSETTLED)..=last.saturating_add(UNSETTLED);
         if !near.contains(&time) {
             return;
@@ -139,11 +127,11 @@ impl Join {
         let left = Leaving {
             segment: &segment,
             piece: full_payload(path.mss, segment.option_bytes),
-            heard: path.lanes.get(dissected.from.other_end()).arrived_count(),
+            heard: path.lanes[dissected.from.other_end()].heard,
         };
-        let answered = path.lanes.get(dissected.from.other_end()).left_count();
+        let answered = path.lanes[dissected.from.other_end()].next_order;
         let is_from_client = dissected.from == path.client;
-        let lane = path.lanes.of_end(dissected.from);
+        let lane = &mut path.lanes[dissected.from];
         let (fates, delays) = match is_from_client {
             true => &mut self.there,
             false => &mut self.back,
@@ -173,11 +161,9 @@ impl Join {
         if is_full(self) && now.saturating_sub(self.looked) > BETWEEN_LOOKS {
             self.looked = now;
             self.forget_paths(|path| {
-                let silent = match *path.done.get(ConnectionEnd::Low)
-                    && *path.done.get(ConnectionEnd::High)
-                {
-                    true => SILENT_CLOSED,
-                    false => SILENT,
+                let silent = match path.done.0 {
+                    [true, true] => SILENT_CLOSED,
+                    _ => SILENT,
                 };
                 now.saturating_sub(path.last_seen) > silent
             });
@@ -193,9 +179,7 @@ impl Join {
     fn make_room(&mut self) {
         let mut sizes = Vec::with_capacity(self.paths.len());
         for (key, path) in &mut self.paths {
-            for end in [ConnectionEnd::Low, ConnectionEnd::High] {
-                path.lanes.of_end(end).shed_memory();
-            }
+            path.lanes.0.iter_mut().for_each(Lane::shed_memory);
             sizes.push((path.memory_size(), *key));
         }
         self.kept = sizes.iter().map(|(size, _)| size).sum();
@@ -207,10 +191,9 @@ impl Join {
             self.kept -= size;
             self.passes_over = true;
             if let Some(mut path) = self.paths.remove(&key) {
-                self.there.0.add(&path.lanes.of_end(path.client).give_up());
-                self.back
-                    .0
-                    .add(&path.lanes.of_end(path.client.other_end()).give_up());
+                let (client, server) = path.lanes.from(path.client);
+                self.there.0.add(&client.give_up());
+                self.back.0.add(&server.give_up());
             }
         }
     }
@@ -225,14 +208,9 @@ impl Join {
             .map(|(key, _)| *key)
             .collect();
         for mut path in gone.iter().filter_map(|key| self.paths.remove(key)) {
-            let client = path.client;
-            for (end, sums) in [
-                (client, &mut self.there),
-                (client.other_end(), &mut self.back),
-            ] {
-                let lane = path.lanes.of_end(end);
+            let (client, server) = path.lanes.from(path.client);
+            for (lane, (fates, delays)) in [(client, &mut self.there), (server, &mut self.back)] {
                 self.kept = self.kept.saturating_sub(lane.memory_size());
-                let (fates, delays) = sums;
                 fates.add(&lane.close(unsettled_from, delays));
             }
         }
@@ -242,27 +220,33 @@ impl Join {
     pub fn tell_finished(&mut self, place: CapturePlace, finished: FinishedExchange) -> Vec<Told> {
         let is_client = place == self.clocks.client;
         let [client, server] = &mut self.waiting;
-        let (own, other) = if is_client {
-            (client, server)
-        } else {
-            (server, client)
+        let (own, other) = match is_client {
+            true => (client, server),
+            false => (server, client),
         };
-        match own.meet_other(other, Box::new(finished)) {
-            Meeting::Both(this, other) => {
-                let (client, server) = if is_client {
-                    (this, other)
-                } else {
-                    (other, this)
-                };
-                let joined = self.pair_exchanges(&client, &server);
-                vec![(client, Some(joined))]
-            }
-            Meeting::GivenUp { own, other } => {
-                let mut told = self.tell_alone(is_client, own);
-                told.extend(self.tell_alone(!is_client, other));
-                told
+        let finished = Box::new(finished);
+        let key = (finished.key, finished.sequence);
+        if let Some(counterpart) = other.0.remove(&key) {
+            let (client, server) = match is_client {
+                true => (finished, counterpart),
+                false => (counterpart, finished),
+            };
+            let joined = self.pair_exchanges(&client, &server);
+            return vec![(client, Some(joined))];
+        }
+        // Of the end that has more of them, all that waited in vain are given up when there are too many.
+        let mut given_up = [Vec::new(), Vec::new()];
+        if own.0.len() + other.0.len() >= MOST_EXCHANGES {
+            match own.0.len() < other.0.len() {
+                true => given_up[1] = other.take_waiting(),
+                false => given_up[0] = own.take_waiting(),
             }
         }
+        given_up[0].extend(own.0.insert(key, finished));
+        let [own, other] = given_up;
+        let mut told = self.tell_alone(is_client, own);
+        told.extend(self.tell_alone(!is_client, other));
+        told
     }
 
     fn pair_exchanges(
@@ -315,10 +299,8 @@ impl Join {
         let last = first.min(self.clocks.first_from_second(second));
         self.common.last = self.common.last.min(last);
         for path in self.paths.values_mut() {
-            for end in [ConnectionEnd::Low, ConnectionEnd::High] {
-                path.lanes
-                    .of_end(end)
-                    .judge_alone(|time| self.common.alone_arriving(time));
+            for lane in &mut path.lanes.0 {
+                lane.judge_alone(|time| self.common.alone_arriving(time));
             }
         }
     }
@@ -366,7 +348,7 @@ impl Join {
 }
 
 /// The time during which both captures ran, for which it says what a packet without counterpart means.
-impl CaptureSpan {
+impl Times {
     fn alone_leaving(&self, time: Time) -> Alone {
         match time {
             _ if time < self.first => Alone::Early,
@@ -391,17 +373,14 @@ impl CaptureSpan {
 impl Path {
     /// Memory that is taken by what it keeps.
     fn memory_size(&self) -> usize {
-        [ConnectionEnd::Low, ConnectionEnd::High]
-            .map(|end| self.lanes.get(end).memory_size())
-            .iter()
-            .sum()
+        self.lanes.0.iter().map(Lane::memory_size).sum()
     }
 
     fn note_end(&mut self, from: ConnectionEnd, segment: &Segment) {
         if segment.has_flags(tcp::RST) {
-            (*self.done.of_end(from), *self.done.of_end(from.other_end())) = (true, true);
+            self.done = Ends([true, true]);
         } else if segment.flags & (tcp::SYN | tcp::FIN) != 0 {
-            *self.done.of_end(from) = segment.has_flags(tcp::FIN);
+            self.done[from] = segment.has_flags(tcp::FIN);
         }
     }
 
@@ -415,7 +394,7 @@ impl Path {
 
     fn count_mishaps(&mut self, client: &FinishedExchange, server: &FinishedExchange) -> Mishaps {
         let mut told = |end, (from, to)| {
-            let lane = self.lanes.of_end(end);
+            let lane = &mut self.lanes[end];
             let mishaps = lane.count_mishaps(from, to);
             lane.forget_mishaps(to);
             mishaps
@@ -431,4 +410,22 @@ impl Path {
 fn full_payload(mss: Option<u32>, option_bytes: u32) -> u32 {
     mss.map_or(USUAL_PIECE, |mss| mss.saturating_sub(option_bytes))
         .max(1)
+}
+
+/// A request that is kept, and passed on as it is: many of them are not to be moved about.
+type Kept = Box<FinishedExchange>;
+
+/// Requests that one end has told and the other has not yet.
+#[derive(Default)]
+struct WaitingExchanges(HashMap<(Key, u32), Kept>);
+
+/// A pair comes within a round trip; so many wait at most, of both ends together.
+const MOST_EXCHANGES: usize = 1 << 13;
+
+impl WaitingExchanges {
+    fn take_waiting(&mut self) -> Vec<Kept> {
+        let mut all: Vec<_> = std::mem::take(&mut self.0).into_values().collect();
+        all.sort_by_key(|finished| finished.exchange.request.first);
+        all
+    }
 }

@@ -1,17 +1,20 @@
 //! Which connection a segment belongs to, and which way it goes.
 
+use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-
-use crate::spread::GOLDEN;
+use std::ops::{Index, IndexMut};
 
 /// One of a connection's two ends: the one whose address and port are the lower pair is `Low`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConnectionEnd {
+    #[default]
     Low = 0,
     High = 1,
 }
 
 impl ConnectionEnd {
+    pub const BOTH: [ConnectionEnd; 2] = [ConnectionEnd::Low, ConnectionEnd::High];
+
     pub fn other_end(self) -> ConnectionEnd {
         match self {
             ConnectionEnd::Low => ConnectionEnd::High,
@@ -22,19 +25,25 @@ impl ConnectionEnd {
 
 /// A thing for each end of a connection.
 #[derive(Clone, Debug, Default)]
-pub struct Ends<T>([T; 2]);
+pub struct Ends<T>(pub [T; 2]);
 
-impl<T> Ends<T> {
+impl<T> Index<ConnectionEnd> for Ends<T> {
+    type Output = T;
+
     #[inline(always)]
-    pub fn get(&self, end: ConnectionEnd) -> &T {
+    fn index(&self, end: ConnectionEnd) -> &T {
         &self.0[end as usize]
     }
+}
 
+impl<T> IndexMut<ConnectionEnd> for Ends<T> {
     #[inline(always)]
-    pub fn of_end(&mut self, end: ConnectionEnd) -> &mut T {
+    fn index_mut(&mut self, end: ConnectionEnd) -> &mut T {
         &mut self.0[end as usize]
     }
+}
 
+impl<T> Ends<T> {
     /// That of `end`, then that of the other.
     #[inline(always)]
     pub fn from(&mut self, end: ConnectionEnd) -> (&mut T, &mut T) {
@@ -45,6 +54,10 @@ impl<T> Ends<T> {
         }
     }
 }
+
+/// What spreads numbers when they are multiplied by it, so that neighbours end far from each other: 2^64 over the golden ratio,
+/// made odd (Knuth, The Art of Computer Programming 3, section 6.4), ones and zeros well mixed.
+pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Both halves of a product in one, for low bits of it depend on low bits alone.
 #[inline]
@@ -91,15 +104,22 @@ impl Key {
         }
     }
 
+    /// The higher port is the client's; None where both are equal.
+    pub fn likely_client(&self) -> Option<ConnectionEnd> {
+        let [low, high] = ConnectionEnd::BOTH.map(|end| self.port(end));
+        match low.cmp(&high) {
+            Ordering::Less => Some(ConnectionEnd::High),
+            Ordering::Equal => None,
+            Ordering::Greater => Some(ConnectionEnd::Low),
+        }
+    }
+
     pub fn address(&self, end: ConnectionEnd) -> SocketAddr {
         let address = match end {
             ConnectionEnd::Low => self.low,
             ConnectionEnd::High => self.high,
         };
-        let address = Ipv6Addr::from(address);
-        let address = address
-            .to_ipv4_mapped()
-            .map_or(IpAddr::V6(address), IpAddr::V4);
+        let address = IpAddr::V6(Ipv6Addr::from(address)).to_canonical();
         SocketAddr::new(address, self.port(end))
     }
 

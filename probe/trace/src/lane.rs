@@ -6,14 +6,11 @@
 
 use std::collections::VecDeque;
 
-use super::fates::Fates;
+use super::join_document::Fates;
 use super::mark::Mark;
 use super::packet::Time;
 use super::tcp::Segment;
-use arrivals::{Arrival, Came};
 use ground::statistics::Durations;
-
-mod arrivals;
 
 /// What it means of a packet that it has no counterpart at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +56,36 @@ impl SentPacket {
     }
 }
 
+/// A packet where it arrives.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    /// By the clock of where it left.
+    time: Time,
+    mark: Mark,
+    window: u16,
+    /// How many packets had left the other way before.
+    answered: u32,
+}
+
+impl Arrival {
+    fn from_segment(segment: &Segment, answered: u32) -> Arrival {
+        Arrival {
+            time: segment.time,
+            mark: Mark::from_segment(segment),
+            window: segment.window,
+            answered,
+        }
+    }
+
+    /// Whether this is a packet that came before, captured once more. Without an identification, it may be a repeat as well:
+    /// nobody sends one before the other end has said something, or was silent for a while.
+    fn is_again(&self, before: &Arrival) -> bool {
+        let is_same = self.answered == before.answered && self.window == before.window;
+        let is_at_once = is_same && self.time.saturating_sub(before.time) < AT_ONCE;
+        self.mark == before.mark && (self.mark.is_unique() || is_at_once)
+    }
+}
+
 /// A packet that was seen arriving, of which not all was seen leaving yet.
 #[derive(Clone, Copy, Debug)]
 struct ArrivedPacket {
@@ -88,14 +115,17 @@ enum Mishap {
 #[derive(Debug, Default)]
 pub struct Lane {
     sent: VecDeque<SentPacket>,
-    next_order: u32,
+    /// How many packets have left.
+    pub next_order: u32,
     /// The latest that has arrived.
     newest: Option<u32>,
     /// What arrived and is not told yet, in the order of arrival: the first one waits for what has not left.
     waiting: VecDeque<ArrivedPacket>,
-    came: Came,
+    /// The last that arrived with payload. Bare ones are not remembered: an end that complains says the same many times, in as
+    /// many packets.
+    came: VecDeque<Arrival>,
     /// How many packets have arrived.
-    heard: u32,
+    pub heard: u32,
     pub fates: Fates,
     mishaps: VecDeque<(u32, Mishap)>,
 }
@@ -128,22 +158,12 @@ pub struct Leaving<'a> {
 }
 
 impl Lane {
-    /// How many packets have arrived.
-    pub fn arrived_count(&self) -> u32 {
-        self.heard
-    }
-
-    /// How many packets have left.
-    pub fn left_count(&self) -> u32 {
-        self.next_order
-    }
-
     /// Memory that is taken.
     pub fn memory_size(&self) -> usize {
         self.sent.capacity() * size_of::<SentPacket>()
             + self.waiting.capacity() * size_of::<ArrivedPacket>()
             + self.mishaps.capacity() * size_of::<(u32, Mishap)>()
-            + self.came.memory_size()
+            + self.came.capacity() * size_of::<Arrival>()
     }
 
     /// Keep less of what is over: mishaps, and what has arrived.
@@ -156,7 +176,7 @@ impl Lane {
         self.sent.shrink_to_fit();
         self.waiting.shrink_to_fit();
         self.mishaps.shrink_to_fit();
-        self.came.forget_oldest();
+        self.came = VecDeque::new();
     }
 
     /// A packet leaves.
@@ -243,7 +263,9 @@ impl Lane {
             // While it waits, nothing that comes after it is here.
             let is_first_look = arrived.searched.is_none();
             // Before what left is searched: what was lost may look the same.
-            let has_just_come = is_first_look && self.came.has_arrival(&arrived.arrival);
+            let mut came = self.came.iter().rev();
+            let has_just_come =
+                is_first_look && came.any(|before| arrived.arrival.is_again(before));
             let is_whole = !has_just_come && self.find_all(&mut arrived);
             let is_again = has_just_come
                 || (is_first_look && arrived.known.is_none() && self.was_here(&arrived));
@@ -345,14 +367,13 @@ impl Lane {
             }
         }
         self.fates.arrived += 1;
-        self.came.note_arrival(&arrived.arrival);
+        if arrived.arrival.mark.length > 0 {
+            push_bounded(&mut self.came, arrived.arrival, LATELY);
+        }
     }
 
     fn remember_mishap(&mut self, sequence: u32, mishap: Mishap) {
-        if self.mishaps.len() >= MOST_MISHAPS {
-            self.mishaps.pop_front();
-        }
-        self.mishaps.push_back((sequence, mishap));
+        push_bounded(&mut self.mishaps, (sequence, mishap), MOST_MISHAPS);
     }
 
     fn settle_sent(&mut self, sent: &SentPacket) {
@@ -433,6 +454,14 @@ impl Lane {
         counts.0 += overtaken.map(SentPacket::missing_segments).sum::<u32>();
         counts
     }
+}
+
+/// Of more than so many, the oldest is forgotten.
+pub fn push_bounded<T>(queue: &mut VecDeque<T>, new: T, most: usize) {
+    if queue.len() >= most {
+        queue.pop_front();
+    }
+    queue.push_back(new);
 }
 
 /// Room that many took is given back when few are left, whole: of what shrinks where it is, a piece stays that makes the rest

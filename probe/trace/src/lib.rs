@@ -25,7 +25,6 @@ mod counts;
 mod distributions;
 mod document;
 mod exchange;
-mod fates;
 mod file_guard;
 mod findings;
 mod foreign;
@@ -43,7 +42,6 @@ mod link;
 mod map;
 mod mark;
 mod packet;
-mod pairs;
 mod pcap;
 mod pcapng;
 mod preface;
@@ -51,20 +49,16 @@ mod reader;
 mod recent_connections;
 mod repeated_values;
 mod request_line;
-mod requests;
 mod shapes;
 mod source;
-mod spread;
 mod stream;
 mod table;
 mod tally;
 mod targets;
 mod tcp;
 mod text;
-mod times;
 mod translations;
 mod tunnel;
-mod until;
 mod usual_packet;
 mod warnings;
 mod window;
@@ -89,12 +83,10 @@ mod wire;
 
 use analysis::Analysis;
 use capture::{Capture, NO_FORMAT};
+use distributions::Requests;
 pub use document::Document;
-use head::Kind;
 pub use request_line::RequestLine;
-use requests::Requests;
-use source::Source;
-use until::Until;
+use source::{Source, Until};
 
 /// Take captures apart: connections, requests, and what became of their segments.
 ///
@@ -233,10 +225,10 @@ fn read_by<S: Source>(
     let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
     if !requests.are_written() {
         let distributions = std::mem::take(&mut requests.distributions);
-        analysis.gathered.done.count_among(distributions);
+        analysis.gathered.done.counted = Some(distributions);
     }
     let tell = |analysis: &mut Analysis, requests: &mut Requests| {
-        let mut kept = analysis.gathered.done.take_kept().drain(..);
+        let mut kept = analysis.gathered.done.kept.drain(..);
         let taken = kept.try_for_each(|finished| requests.take_exchange(&finished, None));
         taken.context("cannot write requests")
     };
@@ -253,31 +245,15 @@ fn read_by<S: Source>(
     }
     tell(&mut analysis, &mut requests)?;
     requests.flush_lines().context("cannot write requests")?;
-    if let Some(counted) = analysis.gathered.done.take_counted() {
+    if let Some(counted) = analysis.gathered.done.counted.take() {
         requests.distributions = counted;
     }
     let name = names.first().map_or("", String::as_str);
-    let captures = vec![compose::compose_capture(
-        name,
-        &capture,
-        &mut analysis,
-        None,
-    )];
-    let sides = (
-        compose::compose_side(
-            analysis.sums.client,
-            &mut analysis.gathered.shapes,
-            Kind::Request,
-        ),
-        compose::compose_side(
-            analysis.sums.server,
-            &mut analysis.gathered.shapes,
-            Kind::Response,
-        ),
-    );
+    let capture = compose::compose_capture(name, &capture, &mut analysis, None);
+    let sides = (capture.client.clone(), capture.server.clone());
     let ignored = analysis.strangers.by_name();
     Ok(compose::compose_document(
-        captures,
+        vec![capture],
         sides,
         &analysis.sums,
         ignored,

@@ -15,8 +15,8 @@ const IPV4: u16 = 228;
 const IPV6: u16 = 229;
 const LINUX_COOKED_2: u16 = 276;
 
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
+pub const ETHERTYPE_IPV4: u16 = 0x0800;
+pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 const MPLS: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
 const PPPOE_SESSION: u16 = 0x8864;

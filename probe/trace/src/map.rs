@@ -93,15 +93,16 @@ impl Drop for Map {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{Seek, Write};
 
     use rustix::fs::{MemfdFlags, memfd_create};
 
-    fn file_with(bytes: &[u8]) -> File {
+    pub fn file_with(bytes: &[u8]) -> File {
         let mut file = File::from(memfd_create("capture", MemfdFlags::CLOEXEC).unwrap());
         file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
         file
     }
 

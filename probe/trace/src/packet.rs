@@ -1,4 +1,4 @@
-//! A packet as any capture format has it.
+//! A packet as any capture format has it, and the times of those of a file.
 
 /// Nanoseconds since the epoch, as the capture tells the time.
 pub type Time = u64;
@@ -38,4 +38,56 @@ pub enum Next {
     End,
     /// The file says no more that can be understood, for this reason.
     Broken(String),
+}
+
+/// The time of a packet that has none, as in pcapng's simple blocks, or because whoever wrote the file had no clock.
+pub const UNTIMED: Time = 0;
+
+/// A time, unless it is that of a packet without one.
+#[inline(always)]
+pub fn known_time(time: Option<Time>) -> Option<Time> {
+    time.filter(|time| *time != UNTIMED)
+}
+
+/// From when to when the packets are, wherever in the file they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    pub first: Time,
+    pub last: Time,
+}
+
+impl Times {
+    /// Of a packet alone.
+    pub fn new_at(time: Time) -> Times {
+        Times {
+            first: time,
+            last: time,
+        }
+    }
+
+    /// A packet bears this time: whether that is earlier than another's before it. One without a time changes nothing.
+    #[inline(always)]
+    pub fn note_time(&mut self, time: Time) -> bool {
+        let is_earlier = time < self.last;
+        match is_earlier {
+            true if time == UNTIMED => {}
+            true => self.first = self.first.min(time),
+            false => self.last = time,
+        }
+        is_earlier
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_lasts_from_its_earliest_packet_to_its_latest() {
+        let mut times = Times::new_at(5_000);
+        for time in [7_000, 6_000, 5_999, 1_000, UNTIMED, 7_001] {
+            assert_eq!(times.note_time(time), time < 7_000);
+        }
+        assert_eq!((times.first, times.last), (1_000, 7_001));
+    }
 }

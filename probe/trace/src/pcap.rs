@@ -26,17 +26,14 @@ const MODIFIED: u32 = 0xa1b2_cd34;
 pub struct Pcap {
     order: Order,
     /// Nanoseconds in a unit of the fraction of a second.
-    unit: u32,
+    pub unit: u32,
     pub link: u16,
     pub snap_length: u32,
 }
 
 impl Pcap {
-    /// Read the file's header. The inner error says why it is none.
-    pub fn begin_file<S: Source>(
-        magic: [u8; 4],
-        window: &mut Window<S>,
-    ) -> io::Result<Result<Pcap, String>> {
+    /// Read the file's header. The error says why it is none.
+    pub fn begin_file<S: Source>(magic: [u8; 4], window: &mut Window<S>) -> Result<Pcap, String> {
         let (order, number) = [Order::Little, Order::Big]
             .into_iter()
             .map(|order| (order, order.u32(&magic, 0).unwrap_or_default()))
@@ -46,14 +43,14 @@ impl Pcap {
             MICROSECONDS => 1000,
             NANOSECONDS => 1,
             MODIFIED => {
-                return Ok(Err(
-                    "the file is of a rare variant of pcap; convert it with editcap".to_owned(),
-                ));
+                return Err(
+                    "the file is of a rare variant of pcap; convert it with editcap".into(),
+                );
             }
-            _ => return Ok(Err(not_a_capture(&magic))),
+            _ => return Err(not_a_capture(&magic)),
         };
-        if !window.have_bytes(FILE_HEADER)? {
-            return Ok(Err(CUT_HEADER.to_owned()));
+        if !window.have_bytes(FILE_HEADER).map_err(cannot_be_read)? {
+            return Err(CUT_HEADER.to_owned());
         }
         let header = window.available_bytes();
         let snap_length = order.u32(header, 16).unwrap_or_default();
@@ -63,12 +60,12 @@ impl Pcap {
         if snap_length <= SHORT {
             window.look_in_place();
         }
-        Ok(Ok(Pcap {
+        Ok(Pcap {
             order,
             unit,
             link,
             snap_length,
-        }))
+        })
     }
 
     pub fn name(&self) -> String {
@@ -78,11 +75,6 @@ impl Pcap {
             "microseconds"
         };
         format!("pcap, {}, {unit}", self.order.name())
-    }
-
-    /// Nanoseconds between two times that its packets can bear.
-    pub fn clock_tick(&self) -> Time {
-        u64::from(self.unit)
     }
 
     /// Whether it can be [split](Pcap::split): its numbers are as most machines have them. To allow for others would take time
@@ -133,25 +125,20 @@ impl Pcap {
         if !window.have_bytes(RECORD_HEADER)? {
             return Ok(match window.available_bytes() {
                 [] => Next::End,
-                _ => Next::Broken("the file is cut within a packet's header".to_owned()),
+                _ => Next::Broken("the file is cut within a packet's header".into()),
             });
         }
-        let header: [u8; RECORD_HEADER] = window
-            .available_bytes()
-            .first_chunk()
-            .copied()
-            .unwrap_or_default();
+        let header: Option<[u8; RECORD_HEADER]> = chunk_at(window.available_bytes(), 0);
+        let header = header.unwrap_or_default();
         let field = |at| self.order.u32(&header, at).unwrap_or_default();
         let (captured, length) = (field(8), field(12));
         if captured > LONGEST_CAPTURED {
-            return Ok(Next::Broken(format!(
-                "the file is damaged: a packet of {captured} captured bytes"
-            )));
+            let why = format!("the file is damaged: a packet of {captured} captured bytes");
+            return Ok(Next::Broken(why));
         }
         if header == [0; RECORD_HEADER] {
-            return Ok(Next::Broken(
-                "the file is damaged: zeros instead of a packet, as where a machine goes down while it writes".to_owned(),
-            ));
+            let why = "the file is damaged: zeros instead of a packet, as where a machine goes down while it writes";
+            return Ok(Next::Broken(why.into()));
         }
         let whole = RECORD_HEADER + captured as usize;
         if !window.have_bytes(whole)? {
@@ -225,23 +212,23 @@ fn length_bytes(packet: &Packet) -> [u8; 8] {
     (u64::from(packet.length) << 32 | captured).to_le_bytes()
 }
 
+pub fn cannot_be_read(error: io::Error) -> String {
+    format!("cannot be read: {error}")
+}
+
 fn not_a_capture(magic: &[u8; 4]) -> String {
-    let packed = match magic {
-        [0x1f, 0x8b, ..] => Some(("gzip", "gunzip")),
-        [0x28, 0xb5, 0x2f, 0xfd] => Some(("zstd", "unzstd")),
-        [0xfd, b'7', b'z', b'X'] => Some(("xz", "unxz")),
-        [b'B', b'Z', b'h', _] => Some(("bzip2", "bunzip2")),
-        _ => None,
-    };
-    match packed {
-        Some((name, remedy)) => {
-            format!("the file is compressed by {name}; unpack it with {remedy}")
+    let (name, remedy) = match magic {
+        [0x1f, 0x8b, ..] => ("gzip", "gunzip"),
+        [0x28, 0xb5, 0x2f, 0xfd] => ("zstd", "unzstd"),
+        [0xfd, b'7', b'z', b'X'] => ("xz", "unxz"),
+        [b'B', b'Z', b'h', _] => ("bzip2", "bunzip2"),
+        [a, b, c, d] => {
+            return format!(
+                "the file is neither pcap nor pcapng: it begins with {a:02x} {b:02x} {c:02x} {d:02x}"
+            );
         }
-        None => format!(
-            "the file is neither pcap nor pcapng: it begins with {:02x} {:02x} {:02x} {:02x}",
-            magic[0], magic[1], magic[2], magic[3]
-        ),
-    }
+    };
+    format!("the file is compressed by {name}; unpack it with {remedy}")
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@
 use std::io;
 
 use super::bytes::Order;
-use super::packet::{Next, Record};
+use super::packet::{Next, Record, UNTIMED};
 use super::pcap::LONGEST_CAPTURED;
 use super::source::Source;
-use super::times::UNTIMED;
 use super::window::{LARGEST, Window};
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -80,25 +79,16 @@ impl TimeResolution {
 pub struct Pcapng {
     order: Option<Order>,
     interfaces: Vec<CaptureInterface>,
-    snap_length: Option<u32>,
+    /// The largest of any interface; 0 means no limit.
+    pub snap_length: Option<u32>,
     /// Nanoseconds in a tick of the last packet's interface.
-    tick: u64,
+    pub tick: u64,
 }
 
 impl Pcapng {
     pub fn name(&self) -> String {
         let order = self.order.map_or("", Order::name);
         format!("pcapng, {order}")
-    }
-
-    /// The largest of any interface; 0 means no limit.
-    pub fn snap_length(&self) -> Option<u32> {
-        self.snap_length
-    }
-
-    /// Nanoseconds between two times that the last packet's interface tells apart.
-    pub fn clock_tick(&self) -> u64 {
-        self.tick
     }
 
     #[inline]
@@ -115,24 +105,24 @@ impl Pcapng {
                 });
             }
             let Some((kind, length)) = self.begin_block(window.available_bytes()) else {
-                return Ok(Next::Broken(
-                    "the file is damaged: no section begins".to_owned(),
-                ));
+                let why = "the file is damaged: no section begins";
+                return Ok(Next::Broken(why.into()));
             };
             if length < (BEFORE + BEHIND) as u32 || length % 4 != 0 || length > LONGEST_BLOCK {
-                return Ok(Next::Broken(format!(
-                    "the file is damaged: a block of {length} bytes"
-                )));
+                let why = format!("the file is damaged: a block of {length} bytes");
+                return Ok(Next::Broken(why));
             }
             let whole = length as usize;
-            if whole > LARGEST {
-                if !window.skip_bytes(u64::from(length))? {
-                    return Ok(Next::Broken("the file is cut within a block".to_owned()));
-                }
-                continue;
+            let is_skipped = whole > LARGEST;
+            let is_here = match is_skipped {
+                true => window.skip_bytes(u64::from(length))?,
+                false => window.have_bytes(whole)?,
+            };
+            if !is_here {
+                return Ok(Next::Broken("the file is cut within a block".into()));
             }
-            if !window.have_bytes(whole)? {
-                return Ok(Next::Broken("the file is cut within a block".to_owned()));
+            if is_skipped {
+                continue;
             }
             let body = window
                 .available_bytes()
@@ -174,20 +164,14 @@ impl Pcapng {
         let order = self.order.unwrap_or(Order::Little);
         let word = |at| order.u32(body, at).ok_or(SHORT);
         let (interface, ticks, captured, length, at) = match kind {
-            PACKET => (
-                word(0)?,
-                Some(u64::from(word(4)?) << 32 | u64::from(word(8)?)),
-                word(12)?,
-                word(16)?,
-                20,
-            ),
-            OLD_PACKET => (
-                u32::from(order.u16(body, 0).ok_or(SHORT)?),
-                Some(u64::from(word(4)?) << 32 | u64::from(word(8)?)),
-                word(12)?,
-                word(16)?,
-                20,
-            ),
+            PACKET | OLD_PACKET => {
+                let interface = match kind {
+                    PACKET => word(0)?,
+                    _ => u32::from(order.u16(body, 0).ok_or(SHORT)?),
+                };
+                let ticks = u64::from(word(4)?) << 32 | u64::from(word(8)?);
+                (interface, Some(ticks), word(12)?, word(16)?, 20)
+            }
             SIMPLE_PACKET => {
                 let length = word(0)?;
                 (0, None, length.min(body.len() as u32 - 4), length, 4)

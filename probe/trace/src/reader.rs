@@ -40,7 +40,8 @@ enum ReaderState {
 #[derive(Debug, Default)]
 pub struct MessageReader {
     state: ReaderState,
-    messages: u32,
+    /// How many have begun.
+    pub messages: u32,
 }
 
 /// What of a segment is there to be read.
@@ -80,11 +81,6 @@ impl<'a> Piece<'a> {
 }
 
 impl MessageReader {
-    /// Messages that have begun.
-    pub fn message_count(&self) -> u32 {
-        self.messages
-    }
-
     pub fn is_between(&self) -> bool {
         matches!(self.state, ReaderState::Idle)
     }
@@ -249,8 +245,7 @@ impl MessageReader {
                 (ReaderState::Cut, length as u64, Some(head))
             }
             Ok(None) if !piece.is_cut() && piece.bytes.len() < head::LONGEST => {
-                let mut pieces = Vec::new();
-                pieces.extend_from_slice(piece.bytes);
+                let pieces = piece.bytes.to_vec();
                 (ReaderState::Head(pieces), piece.length, None)
             }
             _ => {

@@ -23,14 +23,7 @@ impl FoundPlace {
     const HIGH: u32 = 1 << 31;
 
     fn new(place: usize, from: ConnectionEnd) -> FoundPlace {
-        FoundPlace(
-            place as u32
-                | if from == ConnectionEnd::High {
-                    FoundPlace::HIGH
-                } else {
-                    0
-                },
-        )
+        FoundPlace(place as u32 | (from as u32) << 31)
     }
 
     #[inline(always)]
@@ -86,7 +79,7 @@ impl Lately {
 
     /// The connection is at its place no more.
     pub fn forget_key(&mut self, key: &Key) {
-        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+        for from in ConnectionEnd::BOTH {
             let wire = Wire::from_key(key, from);
             let index = self.index_of(wire);
             let entries = self.entries.get_mut(index).into_iter().flatten();

@@ -3,12 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::exchange::spans::{Handshake, Phases};
+use super::exchange::spans::Handshake;
 use super::exchange::{Exchange, Message};
 use super::key::{ConnectionEnd, Key};
-use super::packet::Time;
+use super::packet::{Time, known_time};
 use super::tally::Tally;
-use super::times::known_time;
 
 /// An exchange, with what its connection adds.
 #[derive(Clone, Debug)]
@@ -35,34 +34,9 @@ impl FinishedExchange {
         packet_numbers(self.response_sequence, &self.exchange.response)
     }
 
-    /// The times between its events, as far as they were seen.
-    pub fn phase_lengths(&self) -> Phases<Option<u64>> {
-        let Phases {
-            connect,
-            send,
-            wait,
-            transfer,
-            total,
-        } = self.exchange.phase_spans(&self.handshake);
-        Phases {
-            connect: connect.span_length(),
-            send: send.span_length(),
-            wait: wait.span_length(),
-            transfer: transfer.span_length(),
-            total: total.span_length(),
-        }
-    }
-
     pub fn to_line(&self, joined: Option<JoinedExchange>) -> RequestLine {
-        let Handshake {
-            syn,
-            synack,
-            ack,
-            fin,
-        } = self.handshake;
-        let Exchange {
-            request, response, ..
-        } = &self.exchange;
+        let handshake = &self.handshake;
+        let (request, response) = (&self.exchange.request, &self.exchange.response);
         RequestLine {
             schema: "trace.request.v1",
             connection: self.connection,
@@ -72,15 +46,15 @@ impl FinishedExchange {
             method: self.exchange.method.name().to_owned(),
             target: self.target.as_deref().map(str::to_owned),
             status: (self.exchange.status > 0).then_some(self.exchange.status),
-            syn: known_time(syn),
-            synack: known_time(synack),
-            ack: known_time(ack),
+            syn: known_time(handshake.syn),
+            synack: known_time(handshake.synack),
+            ack: known_time(handshake.ack),
             request_first: known_time(request.first),
             request_last: known_time(request.last),
             request_acked: known_time(self.exchange.acked),
             response_first: known_time(response.first),
             response_last: known_time(response.last),
-            fin: known_time(fin),
+            fin: known_time(handshake.fin),
             mss: self.mss,
             request: describe_carried(request),
             response: describe_carried(response),
@@ -93,6 +67,8 @@ impl FinishedExchange {
         let exchange = &self.exchange;
         let (request, response) = (&exchange.request, &exchange.response);
         let sum = |of: fn(&Message) -> u32| of(request) + of(response) > 0;
+        let lacks_some = request.is_sized && !request.is_complete;
+        let is_cut_off = response.first.is_some() && !response.is_complete;
         let flags = [
             ("retransmitted", sum(|message| message.tally.retransmitted)),
             ("spurious", sum(|message| message.tally.spurious)),
@@ -102,15 +78,9 @@ impl FinishedExchange {
             ("pipelined", exchange.is_pipelined),
             ("interim", exchange.interim > 0),
             ("head_cut", request.is_guessed || response.is_guessed),
-            (
-                "request_unfinished",
-                request.is_sized && !request.is_complete,
-            ),
+            ("request_unfinished", lacks_some),
             ("unanswered", response.first.is_none()),
-            (
-                "unfinished",
-                response.first.is_some() && !response.is_complete,
-            ),
+            ("unfinished", is_cut_off),
             ("handshake_unseen", self.handshake.syn.is_none()),
         ];
         let raised = flags.into_iter().filter(|(_, is_raised)| *is_raised);
@@ -214,7 +184,7 @@ impl JoinedExchange {
         server: &FinishedExchange,
         mishaps: Mishaps,
     ) -> JoinedExchange {
-        let (here, there) = (client.phase_lengths(), server.phase_lengths());
+        let [here, there] = [client, server].map(|end| end.exchange.phase_lengths(&end.handshake));
         let sum = || Some(here.send? + there.wait? + there.transfer?);
         let network = here
             .total

@@ -1,5 +1,6 @@
 //! How large segments are, for each kind of message.
 
+use super::document::SizeBucket;
 use super::head::Kind;
 use super::writes::WriteCounts;
 
@@ -30,11 +31,15 @@ impl SegmentSizes {
         }
     }
 
-    /// From, up to and including, and how many; those that there are.
-    pub fn list_buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+    /// Those that there are.
+    pub fn list_buckets(&self) -> impl Iterator<Item = SizeBucket> {
         let places = self.0.iter().enumerate().skip(1);
         let seen = places.filter(|(_, count)| **count > 0);
-        seen.map(|(place, count)| (1 << (place - 1), (1_u64 << place) - 1, *count))
+        seen.map(|(place, count)| SizeBucket {
+            from: 1 << (place - 1),
+            to: (1 << place) - 1,
+            count: *count,
+        })
     }
 }
 
@@ -56,14 +61,8 @@ impl Shapes {
         &mut self.side_mut(kind).1
     }
 
-    #[inline(always)]
-    pub fn both_mut(&mut self, kind: Kind) -> (&mut SegmentSizes, &mut WriteCounts) {
-        let (sizes, writes) = self.side_mut(kind);
-        (sizes, writes)
-    }
-
     #[inline]
-    fn side_mut(&mut self, kind: Kind) -> &mut (SegmentSizes, WriteCounts) {
+    pub fn side_mut(&mut self, kind: Kind) -> &mut (SegmentSizes, WriteCounts) {
         match kind {
             Kind::Request => &mut self.requests,
             Kind::Response => &mut self.responses,
@@ -81,10 +80,12 @@ mod tests {
         for length in [1, 1448, 2047, 2048, u32::MAX] {
             sizes.record_size(length);
         }
-        let buckets: Vec<_> = sizes.list_buckets().collect();
-        assert_eq!(buckets[0], (1, 1, 1));
-        assert_eq!(buckets[1], (1024, 2047, 2));
-        assert_eq!(buckets[2], (2048, 4095, 1));
-        assert_eq!(buckets[3], (1 << 31, u64::from(u32::MAX), 1));
+        let buckets = sizes.list_buckets();
+        let buckets: Vec<_> = buckets.map(|one| (one.from, one.to, one.count)).collect();
+        let longest = (1 << 31, u64::from(u32::MAX), 1);
+        assert_eq!(
+            buckets,
+            [(1, 1, 1), (1024, 2047, 2), (2048, 4095, 1), longest]
+        );
     }
 }

@@ -2,11 +2,10 @@
 
 use super::analysis::{Analysis, dissect_packet};
 use super::capture::{Capture, Taker};
-use super::connection::Connection;
-use super::entries;
 use super::pcap::Behind;
 use super::tcp::Fields;
 use super::usual_packet::{PLAIN, STAMPED, Usual};
+use super::{PACKETS_AT_ONCE, entries};
 
 use super::wire::{GET, Packet, Pcap, STEP, Talk, reply};
 
@@ -264,32 +263,15 @@ fn trains_end_where_others_want_to_look() {
             let mut analysis = Analysis::new(64, seed);
             let mut capture = Capture::open(file.as_slice());
             while capture.take_packets(most, &mut analysis) == most {}
-            analysis.finish();
-            let packets = capture.facts.packets;
-            let kept = analysis.gathered.done.take_kept();
-            format!("{packets} {:?} {kept:?}", analysis.sums)
+            (capture.facts.packets, describe_findings(analysis))
         });
         assert_eq!(said[0], said[1], "seed {seed}");
     }
 }
 
-/// Takes every packet in by the longest way.
-struct Plainly(Analysis);
-
-impl Taker for Plainly {
-    fn note_earlier(&mut self, packet: &super::packet::Packet) {
-        self.0.note_earlier(packet);
-    }
-
-    fn take_packet(&mut self, packet: &super::packet::Packet) -> bool {
-        self.0
-            .take_by(Connection::take_plainly, &dissect_packet(packet));
-        false
-    }
-
-    fn take_train(&mut self, _: &super::packet::Packet, _: &Behind) -> usize {
-        0
-    }
+fn describe_findings(mut analysis: Analysis) -> String {
+    analysis.finish();
+    format!("{:?} {:?}", analysis.sums, analysis.gathered.done.kept)
 }
 
 #[test]
@@ -298,13 +280,9 @@ fn places_that_others_take_over_are_forgotten() {
         let file = draw_capture(seed);
         let mut short = Analysis::new(2, seed);
         Capture::open(file.as_slice()).take_packets(usize::MAX, &mut short);
-        let mut long = Plainly(Analysis::new(2, seed));
-        Capture::open(file.as_slice()).take_packets(usize::MAX, &mut long);
-        let [short, long] = [short, long.0].map(|mut analysis| {
-            analysis.finish();
-            let kept = analysis.gathered.done.take_kept();
-            format!("{:?} {kept:?}", analysis.sums)
-        });
+        let (mut capture, mut long) = (Capture::open(file.as_slice()), Analysis::new(2, seed));
+        while entries::read_plainly(&mut capture, &mut long) == PACKETS_AT_ONCE {}
+        let [short, long] = [short, long].map(describe_findings);
         assert_eq!(short, long, "seed {seed}");
     }
 }

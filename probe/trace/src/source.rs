@@ -1,10 +1,13 @@
 //! What a capture is read from.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::map::Map;
-use super::until::Until;
+
+/// Why it is not read on once the user has had enough.
+pub const INTERRUPTED: &str = "it was interrupted";
 
 pub trait Source: Read {
     /// All of it as it lies in memory, where it can be had so.
@@ -20,24 +23,42 @@ pub trait Source: Read {
 
 impl Source for &[u8] {}
 
-impl Source for Until<'_, File> {
+/// A file that is read until the user has had enough: a signal that sets `stop` also ends the wait for a pipe into which
+/// nobody writes.
+pub struct Until<'a> {
+    pub stop: &'a AtomicBool,
+    pub input: File,
+}
+
+impl Source for Until<'_> {
     fn map_whole(&self) -> Option<Map> {
         Map::map_file(&self.input)
     }
 
     fn go_on(&self) -> io::Result<()> {
-        Until::go_on(self)
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(io::Error::other(INTERRUPTED)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, free: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.go_on()?;
+            match self.input.read(free) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek, Write};
-    use std::sync::atomic::AtomicBool;
-
-    use rustix::fs::{MemfdFlags, memfd_create};
-
     use super::super::capture::Capture;
+    use super::super::map::tests::file_with;
     use super::super::packet::Packet;
     use super::super::wire::{Pcap, Talk};
     use super::*;
@@ -54,13 +75,6 @@ mod tests {
         Pcap::cut_at(96).file(&talk.packets)
     }
 
-    fn file_with(bytes: &[u8]) -> File {
-        let mut file = File::from(memfd_create("capture", MemfdFlags::CLOEXEC).unwrap());
-        file.write_all(bytes).unwrap();
-        file.rewind().unwrap();
-        file
-    }
-
     fn read<S: Source>(source: S) -> (Vec<(u64, Vec<u8>)>, u64) {
         let mut capture = Capture::open(source);
         let mut seen = Vec::new();
@@ -72,7 +86,7 @@ mod tests {
     }
 
     /// A capture that is begun, and its file.
-    fn open_capture(bytes: &[u8]) -> (Capture<Until<'static, File>>, File) {
+    fn open_capture(bytes: &[u8]) -> (Capture<Until<'static>>, File) {
         let (stop, input) = (&STOP, file_with(bytes));
         let other = input.try_clone().unwrap();
         (Capture::open(Until { stop, input }), other)

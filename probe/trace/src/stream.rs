@@ -6,8 +6,9 @@ use super::packet::Time;
 use super::tally::{PlacedSegment, Sight, Tally};
 use super::tcp::{Fields, Segment};
 
-/// Offsets begin here, so that what was sent before the first segment seen has one too.
-const START: u64 = 1 << 33;
+/// Offsets begin here, so that what was sent before the first segment seen has one too. It is where the first byte after the
+/// SYN lies, or the first one that was seen.
+pub const START: u64 = 1 << 33;
 /// No window is wider (RFC 7323, section 2.3), and so nothing of a connection is farther ahead at once.
 const WIDEST: u64 = 1 << 30;
 /// A hole is filled by a late packet sooner than this, when nothing better is known. The usual guess of analysers.
@@ -25,15 +26,15 @@ const MOST_REPEATS: usize = 16;
 
 #[derive(Debug, Default)]
 pub struct Stream {
-    known: bool,
+    pub is_known: bool,
     /// The sequence number at offset 0.
     origin: u32,
     /// Up to here everything was seen, or is given up.
-    edge: u64,
+    pub edge: u64,
     /// Behind the last byte seen.
-    top: u64,
+    pub top: u64,
     /// Up to here the other end has acknowledged.
-    acked: u64,
+    pub acked: u64,
     last_id: u16,
     orderly: u8,
     pub ahead: Ahead,
@@ -48,33 +49,6 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn is_known(&self) -> bool {
-        self.known
-    }
-
-    pub fn edge_offset(&self) -> u64 {
-        self.edge
-    }
-
-    /// Behind the last byte seen.
-    pub fn top_offset(&self) -> u64 {
-        self.top
-    }
-
-    /// Where the first byte after the SYN lies, or the first one that was seen.
-    pub fn first_offset(&self) -> u64 {
-        START
-    }
-
-    /// The sequence number of the first byte after the SYN, or of the first one that was seen.
-    pub fn first_sequence(&self) -> u32 {
-        self.origin.wrapping_add(START as u32)
-    }
-
-    pub fn acked_offset(&self) -> u64 {
-        self.acked
-    }
-
     /// The sequence number of an offset.
     pub fn sequence_at(&self, offset: u64) -> u32 {
         self.origin.wrapping_add(offset as u32)
@@ -82,7 +56,7 @@ impl Stream {
 
     /// The stream's next byte has this sequence number.
     pub fn begin_at(&mut self, sequence: u32) {
-        self.known = true;
+        self.is_known = true;
         self.origin = sequence.wrapping_sub(START as u32);
         (self.edge, self.top, self.acked) = (START, START, START);
     }
@@ -103,7 +77,7 @@ impl Stream {
     /// The other end has acknowledged everything before this number: whether that is news.
     #[inline]
     pub fn take_acknowledgement(&mut self, number: u32) -> bool {
-        if !self.known {
+        if !self.is_known {
             self.begin_at(number);
         }
         let offset = self.offset_of(number);
@@ -133,7 +107,7 @@ impl Stream {
         segment: &Segment,
         began: Option<(u64, Time)>,
     ) -> PlacedSegment {
-        if !self.known {
+        if !self.is_known {
             self.begin_at(segment.sequence);
         }
         if self.goes_on_with(segment) {
@@ -408,14 +382,14 @@ impl Stream {
 
     /// Know nothing any more of what is beyond holes, and go on behind it.
     pub fn forget_ahead(&mut self) {
-        if let Some(end) = std::mem::take(&mut self.ahead).seen_end() {
-            self.reach_edge(end);
+        if let Some(last) = std::mem::take(&mut self.ahead).ranges.last() {
+            self.reach_edge(last.end);
         }
     }
 
     /// A hole that the other end has acknowledged: the capture missed what was in it, and will not see it any more.
     pub fn find_missed(&self) -> Option<(u64, u64)> {
-        let next = self.ahead.first_range()?.start;
+        let next = self.ahead.ranges.first()?.start;
         (next > self.edge && self.acked >= next).then_some((self.edge, next))
     }
 

@@ -6,14 +6,14 @@ use super::recent_connections::Lately;
 
 /// Connections, found by their ends. Places are indexes and stay as they are while others come.
 pub struct Table {
-    connections: Vec<Connection>,
+    pub connections: Vec<Connection>,
     /// Open addressing: a place plus one, 0 where there is none.
     slots: Vec<u32>,
     lately: Lately,
     /// Those that are taken out in the end.
     leaving: std::vec::IntoIter<Connection>,
     seed: u64,
-    most: usize,
+    pub most: usize,
     hand: usize,
 }
 
@@ -72,10 +72,6 @@ impl Table {
         self.lately.note_wire(wire, place, from);
     }
 
-    pub fn most_connections(&self) -> usize {
-        self.most
-    }
-
     pub fn is_full(&self) -> bool {
         self.connections.len() >= self.most
     }
@@ -119,10 +115,6 @@ impl Table {
         let least = looked_at.min_by_key(wanted).unwrap_or_default();
         self.hand = (self.hand + LOOKED_AT) % count;
         least
-    }
-
-    pub fn all_connections(&mut self) -> &mut [Connection] {
-        &mut self.connections
     }
 
     /// Take one connection after the other out, in the order of their places; no more come in.
@@ -186,33 +178,16 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key::ConnectionEnd;
     use super::super::tcp::Segment;
     use super::*;
 
     fn sample_connection(number: u64) -> Connection {
         let segment = Segment {
             time: number,
-            sequence: 0,
-            acknowledgement: 0,
-            flags: 0,
-            window: 0,
-            checksum: 0,
-            id: 0,
-            stamp: None,
-            option_bytes: 0,
-            tcp_option_bytes: 0,
-            options: &[],
-            payload: &[],
-            length: 0,
+            ..Segment::default()
         };
-        Connection::new(
-            number,
-            sample_key(number),
-            ConnectionEnd::Low,
-            &segment,
-            number,
-        )
+        let (key, from) = (sample_key(number), ConnectionEnd::Low);
+        Connection::new(number, key, from, &segment, number)
     }
 
     fn sample_key(number: u64) -> Key {

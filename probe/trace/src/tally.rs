@@ -3,6 +3,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+/// Add each of these fields of one to that of another.
+macro_rules! add_fields {
+    ($to:expr, $from:expr, $($field:ident)+) => {
+        $($to.$field = $to.$field.saturating_add($from.$field);)+
+    };
+}
+pub(crate) use add_fields;
+
 /// What a segment with payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
@@ -62,12 +70,8 @@ impl Tally {
 
     #[inline(always)]
     pub fn add(&mut self, more: &Tally) {
-        self.segments = self.segments.saturating_add(more.segments);
-        self.retransmitted = self.retransmitted.saturating_add(more.retransmitted);
-        self.spurious = self.spurious.saturating_add(more.spurious);
-        self.reordered = self.reordered.saturating_add(more.reordered);
-        self.duplicates = self.duplicates.saturating_add(more.duplicates);
-        self.coalesced = self.coalesced.saturating_add(more.coalesced);
-        self.acks = self.acks.saturating_add(more.acks);
+        add_fields! {
+            self, more, segments retransmitted spurious reordered duplicates coalesced acks
+        }
     }
 }

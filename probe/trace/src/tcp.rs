@@ -15,7 +15,7 @@ pub const ACK: u8 = 16;
 pub const CONTROLS: u8 = SYN | FIN | RST | ACK;
 
 /// A segment on its way from one end to the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<'a> {
     pub time: Time,
     pub sequence: u32,
@@ -66,45 +66,30 @@ pub trait Fields {
     }
 }
 
+/// Define methods of [`Fields`], each by what it reads.
+macro_rules! read_fields {
+    ($segment:ident: $($name:ident -> $kind:ty = $value:expr;)+) => {
+        $(#[inline(always)]
+        fn $name(&self) -> $kind {
+            let $segment = self;
+            $value
+        })+
+    };
+}
+pub(crate) use read_fields;
+
 impl Fields for Segment<'_> {
-    fn time(&self) -> Time {
-        self.time
-    }
-
-    fn sequence(&self) -> u32 {
-        self.sequence
-    }
-
-    fn acknowledgement(&self) -> u32 {
-        self.acknowledgement
-    }
-
-    fn window(&self) -> u16 {
-        self.window
-    }
-
-    fn checksum(&self) -> u16 {
-        self.checksum
-    }
-
-    fn packet_id(&self) -> u16 {
-        self.id
-    }
-
-    fn stamp(&self) -> Option<u32> {
-        self.stamp
-    }
-
-    fn option_bytes(&self) -> u32 {
-        self.option_bytes
-    }
-
-    fn payload_length(&self) -> u32 {
-        self.length
-    }
-
-    fn first_byte(&self) -> Option<u8> {
-        self.payload.first().copied()
+    read_fields! { segment:
+        time -> Time = segment.time;
+        sequence -> u32 = segment.sequence;
+        acknowledgement -> u32 = segment.acknowledgement;
+        window -> u16 = segment.window;
+        checksum -> u16 = segment.checksum;
+        packet_id -> u16 = segment.id;
+        stamp -> Option<u32> = segment.stamp;
+        option_bytes -> u32 = segment.option_bytes;
+        payload_length -> u32 = segment.length;
+        first_byte -> Option<u8> = segment.payload.first().copied();
     }
 
     fn options_digest(&self) -> u64 {

@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use super::capture::NO_FORMAT;
 use super::document::{CaptureDocument, Document, Side};
-use super::fates::Fates;
-use super::join_document::JoinDocument;
+use super::join_document::{Fates, JoinDocument};
 use ground::figures::{format_bytes, format_count, format_duration};
 use ground::layout::wrap_text;
 use ground::statistics::Summary;
@@ -27,7 +26,7 @@ pub fn describe_document(document: &Document, width: usize) -> String {
         write_phases(&mut text, document);
     }
     if let Some(joined) = &document.joined {
-        write_between(&mut text, joined, second_end(document));
+        write_between(&mut text, joined, document);
     }
     let ignored = document.ignored.iter();
     let ignored: Vec<_> = ignored
@@ -98,16 +97,23 @@ pub fn count_things(number: u64, one: &str) -> String {
     format!("{} {one}{end}", format_count(number))
 }
 
-/// One of the counts of a side.
-type Count = fn(&Side) -> u64;
+/// Counts of two things, one beside the other.
+fn write_counts<T>(text: &mut String, heading: [&str; 3], things: [&T; 2], rows: &[CountRow<T>]) {
+    let mut write_row = |[name, one, other]: [&str; 3]| {
+        let _ = writeln!(text, "  {name:<24}{one:>14}{other:>14}");
+    };
+    write_row(heading);
+    for (name, count) in rows {
+        let [one, other] = things.map(|thing| format_count(count(thing)));
+        write_row([name, &one, &other]);
+    }
+}
+
+/// A count, by its name.
+type CountRow<T> = (&'static str, fn(&T) -> u64);
 
 fn write_sides(text: &mut String, client: &Side, server: &Side) {
-    let _ = writeln!(
-        text,
-        "\n  {:<24}{:>14}{:>14}",
-        "sent by", "clients", "servers"
-    );
-    let rows: [(&str, Count); 14] = [
+    let rows: [CountRow<Side>; 14] = [
         ("segments with payload", |side| side.counts.segments),
         ("bytes of payload", |side| side.counts.payload_bytes),
         ("retransmitted", |side| side.counts.retransmitted),
@@ -125,10 +131,13 @@ fn write_sides(text: &mut String, client: &Side, server: &Side) {
         ("SYN or FIN repeated", |side| side.counts.repeated_controls),
         ("resets", |side| side.counts.resets),
     ];
-    for (name, of) in rows {
-        let (client, server) = (format_count(of(client)), format_count(of(server)));
-        let _ = writeln!(text, "  {name:<24}{client:>14}{server:>14}");
-    }
+    text.push('\n');
+    write_counts(
+        text,
+        ["sent by", "clients", "servers"],
+        [client, server],
+        &rows,
+    );
 }
 
 fn write_phases(text: &mut String, document: &Document) {
@@ -136,59 +145,41 @@ fn write_phases(text: &mut String, document: &Document) {
     if each.total_ns.count == 0 {
         return;
     }
-    let _ = writeln!(
-        text,
-        "\n  {:<24}{:>10}{:>10}{:>10}{:>10}",
-        "each request", "p50", "p90", "p99", "max"
-    );
-    let times: [(&str, &Summary); 5] = [
+    let times = [
         ("connect", &each.connect_ns),
         ("request", &each.send_ns),
         ("wait", &each.wait_ns),
         ("response", &each.transfer_ns),
         ("total", &each.total_ns),
     ];
-    let time = |number: u64| format_duration(number as f64);
-    times
-        .iter()
-        .for_each(|(name, summary)| write_row(text, name, summary, time));
-    let numbers: [(&str, &Summary); 3] = [
+    let numbers = [
         ("response bytes", &each.response_bytes),
         ("response segments", &each.response_segments),
         ("acks to the response", &each.response_acks),
     ];
-    numbers
-        .iter()
-        .for_each(|(name, summary)| write_row(text, name, summary, format_count));
-}
-
-/// At whose end the second capture was made.
-fn second_end(document: &Document) -> &str {
-    document
-        .captures
-        .last()
-        .and_then(|one| one.end)
-        .unwrap_or("second")
+    write_quantile_names(text, "each request");
+    write_quantiles(text, &times, |time| format_duration(time as f64));
+    write_quantiles(text, &numbers, format_count);
 }
 
 /// What happened between two captures.
-fn write_between(text: &mut String, joined: &JoinDocument, second_end: &str) {
+fn write_between(text: &mut String, joined: &JoinDocument, document: &Document) {
     let known = joined.uncertainty_ns.map_or(String::new(), |uncertainty| {
         format!(", give or take {}", format_duration(uncertainty as f64))
     });
-    let ahead = if joined.offset_ns < 0 {
-        "behind"
-    } else {
-        "ahead"
+    let ahead = match joined.offset_ns < 0 {
+        true => "behind",
+        false => "ahead",
     };
     let offset = format_duration(joined.offset_ns.unsigned_abs() as f64);
+    let end = document.captures.last().and_then(|one| one.end);
     let _ = writeln!(
         text,
-        "\n  {} at both ends; the {second_end}'s clock is {offset} {ahead}{known}",
-        count_things(joined.requests, "request")
+        "\n  {} at both ends; the {}'s clock is {offset} {ahead}{known}\n",
+        count_things(joined.requests, "request"),
+        end.unwrap_or("second")
     );
-    let _ = writeln!(text, "\n  {:<24}{:>14}{:>14}", "between", "there", "back");
-    let rows: [(&str, BetweenCount); 6] = [
+    let rows: [CountRow<Fates>; 6] = [
         ("packets left", |way| way.left),
         ("packets arrived", |way| way.arrived),
         ("segments lost", |way| way.lost),
@@ -198,37 +189,29 @@ fn write_between(text: &mut String, joined: &JoinDocument, second_end: &str) {
         }),
         ("arrived twice", |way| way.duplicated),
     ];
-    for (name, of) in rows {
-        let (there, back) = (
-            format_count(of(&joined.there.fates)),
-            format_count(of(&joined.back.fates)),
-        );
-        let _ = writeln!(text, "  {name:<24}{there:>14}{back:>14}");
-    }
+    let ways = [&joined.there.fates, &joined.back.fates];
+    write_counts(text, ["between", "there", "back"], ways, &rows);
     let each = &joined.each_request;
-    let _ = writeln!(
-        text,
-        "\n  {:<24}{:>10}{:>10}{:>10}{:>10}",
-        "where the time went", "p50", "p90", "p99", "max"
-    );
-    let times: [(&str, &Summary); 4] = [
+    let times = [
         ("client sends", &each.client_ns),
         ("network", &each.network_ns),
         ("server thinks", &each.server_ns),
         ("server sends", &each.transfer_ns),
     ];
-    let time = |number: u64| format_duration(number as f64);
-    times
-        .iter()
-        .for_each(|(name, summary)| write_row(text, name, summary, time));
+    write_quantile_names(text, "where the time went");
+    write_quantiles(text, &times, |time| format_duration(time as f64));
 }
 
-/// One of the counts of a way between two captures.
-type BetweenCount = fn(&Fates) -> u64;
+fn write_quantile_names(text: &mut String, heading: &str) {
+    let names = ["p50", "p90", "p99", "max"].map(|name| format!("{name:>10}"));
+    let _ = writeln!(text, "\n  {heading:<24}{}", names.concat());
+}
 
-fn write_row(text: &mut String, name: &str, summary: &Summary, show: fn(u64) -> String) {
-    let values = [summary.p50, summary.p90, summary.p99, summary.max];
-    let shown = values.map(|value| value.map_or("-".to_owned(), show));
-    let shown = shown.map(|value| format!("{value:>10}")).concat();
-    let _ = writeln!(text, "  {name:<24}{shown}");
+fn write_quantiles(text: &mut String, rows: &[(&str, &Summary)], show: fn(u64) -> String) {
+    for (name, summary) in rows {
+        let values = [summary.p50, summary.p90, summary.p99, summary.max];
+        let shown = values.map(|value| value.map_or("-".to_owned(), show));
+        let shown = shown.map(|value| format!("{value:>10}")).concat();
+        let _ = writeln!(text, "  {name:<24}{shown}");
+    }
 }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::key::{ConnectionEnd, Key};
+use super::lane::push_bounded;
 use super::packet::Time;
 use super::tcp::Segment;
 
@@ -47,10 +48,7 @@ impl RewrittenConnections {
             first: First::from_segment(segment),
         };
         self.count += u64::from(self.lately.iter().any(|before| this.is_again(before)));
-        if self.lately.len() >= MOST {
-            self.lately.pop_front();
-        }
-        self.lately.push_back(this);
+        push_bounded(&mut self.lately, this, MOST);
     }
 }
 
@@ -65,12 +63,8 @@ impl ConnectionBegin {
 
 /// Whether one end is the same: NAT seldom rewrites both.
 fn shares_an_end(one: &Key, other: &Key) -> bool {
-    let ends = [ConnectionEnd::Low, ConnectionEnd::High];
-    let shares = |end| {
-        ends.iter()
-            .any(|other_end| one.address(end) == other.address(*other_end))
-    };
-    ends.into_iter().any(shares)
+    let [one, other] = [one, other].map(|key| ConnectionEnd::BOTH.map(|end| key.address(end)));
+    one.iter().any(|end| other.contains(end))
 }
 
 impl First {

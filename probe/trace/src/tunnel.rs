@@ -6,7 +6,7 @@
 use super::bytes::{Order, chunk_at};
 use super::foreign::Foreign;
 use super::ip::{self, Ip};
-use super::link;
+use super::link::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 
 /// A packet that is more often packed into another one is damage, or was made to keep its reader busy.
 const DEEPEST: usize = 4;
@@ -17,8 +17,6 @@ const IPV6: u8 = 41;
 const GRE: u8 = 47;
 const ESP: u8 = 50;
 
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_ETHERNET: u16 = 0x6558;
 const ETHERTYPE_ERSPAN_2: u16 = 0x88be;
 const ETHERTYPE_ERSPAN_3: u16 = 0x22eb;

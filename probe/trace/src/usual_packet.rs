@@ -8,7 +8,7 @@ use super::bytes::chunk_at;
 use super::key::Wire;
 use super::link::ETHERNET;
 use super::packet::{Packet, Time};
-use super::tcp::{self, Fields, Segment};
+use super::tcp::{self, Fields, Segment, read_fields};
 
 /// Up to the end of a TCP header without options.
 pub const PLAIN: usize = 54;
@@ -31,7 +31,7 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
     pub fn from_packet(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
         /// The bits of two bytes that tell the length of TCP's header and the flags that matter.
         const LENGTH_AND_FLAGS: u32 = 0xf000 | tcp::CONTROLS as u32;
-        let usual = Usual::from_usual(packet)?;
+        let usual = Usual::from_parts(packet.data, packet.time)?;
         let header_words = (HEADERS - PLAIN + 20) as u32 / 4;
         // Ethertype, version and length of the header; neither a fragment nor another protocol than TCP.
         let is_usual = packet.link == ETHERNET
@@ -85,17 +85,12 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
     /// A packet of which it is not known yet whether it [is like](Usual::is_like) a usual one, nor when it came.
     #[inline(always)]
     pub fn from_data(data: &'a [u8]) -> Option<Usual<'a, HEADERS>> {
-        Usual::new_parted(data, 0)
+        Usual::from_parts(data, 0)
     }
 
-    /// A packet that is known to be usual.
+    /// What was captured of a packet, and when: one that is known to be usual.
     #[inline(always)]
-    pub fn from_usual(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
-        Usual::new_parted(packet.data, packet.time)
-    }
-
-    #[inline(always)]
-    fn new_parted(data: &'a [u8], time: Time) -> Option<Usual<'a, HEADERS>> {
+    pub fn from_parts(data: &'a [u8], time: Time) -> Option<Usual<'a, HEADERS>> {
         let (headers, behind) = data.split_first_chunk::<HEADERS>()?;
         Some(Usual {
             headers,
@@ -128,54 +123,18 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
 }
 
 impl<const HEADERS: usize> Fields for Usual<'_, HEADERS> {
-    #[inline(always)]
-    fn time(&self) -> Time {
-        self.time
-    }
-
-    #[inline(always)]
-    fn sequence(&self) -> u32 {
-        self.word_at(38)
-    }
-
-    #[inline(always)]
-    fn acknowledgement(&self) -> u32 {
-        self.word_at(42)
-    }
-
-    #[inline(always)]
-    fn window(&self) -> u16 {
-        self.half_at(48)
-    }
-
-    #[inline(always)]
-    fn checksum(&self) -> u16 {
-        self.half_at(50)
-    }
-
-    #[inline(always)]
-    fn packet_id(&self) -> u16 {
-        self.half_at(18)
-    }
-
-    #[inline(always)]
-    fn stamp(&self) -> Option<u32> {
-        (HEADERS == STAMPED).then(|| self.word_at(58))
-    }
-
-    #[inline(always)]
-    fn option_bytes(&self) -> u32 {
-        (HEADERS - PLAIN) as u32
-    }
-
-    // More than any packet has where the packet says that it is shorter than its headers.
-    #[inline(always)]
-    fn payload_length(&self) -> u32 {
-        u32::from(self.half_at(16)).wrapping_sub(IP_HEADERS + self.option_bytes())
-    }
-
-    #[inline(always)]
-    fn first_byte(&self) -> Option<u8> {
-        self.behind.first().copied()
+    read_fields! { usual:
+        time -> Time = usual.time;
+        sequence -> u32 = usual.word_at(38);
+        acknowledgement -> u32 = usual.word_at(42);
+        window -> u16 = usual.half_at(48);
+        checksum -> u16 = usual.half_at(50);
+        packet_id -> u16 = usual.half_at(18);
+        stamp -> Option<u32> = (HEADERS == STAMPED).then(|| usual.word_at(58));
+        option_bytes -> u32 = (usual.headers.len() - PLAIN) as u32;
+        // More than any packet has where the packet says that it is shorter than its headers.
+        payload_length -> u32 =
+            u32::from(usual.half_at(16)).wrapping_sub(IP_HEADERS + usual.option_bytes());
+        first_byte -> Option<u8> = usual.behind.first().copied();
     }
 }

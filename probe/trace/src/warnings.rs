@@ -2,6 +2,7 @@
 
 use super::document::Document;
 use super::foreign::Foreign;
+use super::join_document::JoinDocument;
 use super::text::count_things;
 use ground::figures::format_count;
 
@@ -92,13 +93,11 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
             ));
         }
     }
-    let tunnels = Foreign::TUNNELS.map(|name| (name, document.ignored.get(name).copied()));
-    let tunnels = tunnels
-        .iter()
-        .filter_map(|(name, number)| Some((name, (*number)?)));
-    let tunnels: Vec<_> = tunnels
-        .map(|(name, number)| format!("{} of {name}", count_things(number, "packet")))
-        .collect();
+    let tunnels = Foreign::TUNNELS.split(", ").filter_map(|name| {
+        let number = document.ignored.get(name)?;
+        Some(format!("{} of {name}", count_things(*number, "packet")))
+    });
+    let tunnels: Vec<_> = tunnels.collect();
     if !tunnels.is_empty() {
         warnings.push(format!(
             "{}: such tunnels are not looked into. Capture where packets have left them, as on the tunnel's own interface (ip link, tcpdump -i NAME)",
@@ -127,17 +126,8 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
             ));
         }
     }
-    if document
-        .joined
-        .as_ref()
-        .is_some_and(|joined| !joined.is_steady)
-    {
-        warnings.push(
-            "the clocks of the two captures did not go steadily beside each other, as where one is set: times between the captures are wrong by as much, and packets may count as lost that were not; look at the parts before and after it alone (editcap -A, -B)"
-                .to_owned(),
-        );
-    }
     match &document.joined {
+        Some(joined) => warn_joined(document, joined, &mut warnings),
         None if document.are_strangers() => {
             let are_all_here = document.captures.iter().all(|capture| capture.packets > 0);
             let why = match are_all_here {
@@ -150,26 +140,7 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
                 "the captures have no TCP packet in common of which it shows who the client is, so that nothing is told of both: {why}each can be looked at alone"
             ));
         }
-        Some(joined) if !joined.is_end_known => {
-            let client = document
-                .captures
-                .iter()
-                .find(|one| one.end == Some("client"));
-            warnings.push(format!(
-                "the packets do not tell for sure which capture is the client's end; {} is taken for it",
-                client.map_or("the first", |one| one.file.as_str())
-            ));
-        }
-        _ => {}
-    }
-    let unfollowed = document
-        .joined
-        .as_ref()
-        .map(|joined| joined.unfollowed_packets);
-    if let Some(unfollowed) = unfollowed.filter(|unfollowed| *unfollowed > 0) {
-        warnings.push(format!(
-            "{unfollowed} packets were not followed from one capture to the other, because there were too many connections at once; what left, arrived, was lost or overtaken there is told of the others alone"
-        ));
+        None => {}
     }
     if document.evicted > 0 {
         warnings.push(format!(
@@ -193,4 +164,27 @@ pub fn list_warnings(document: &Document) -> Vec<String> {
         ));
     }
     warnings
+}
+
+fn warn_joined(document: &Document, joined: &JoinDocument, warnings: &mut Vec<String>) {
+    if !joined.is_steady {
+        warnings.push(
+            "the clocks of the two captures did not go steadily beside each other, as where one is set: times between the captures are wrong by as much, and packets may count as lost that were not; look at the parts before and after it alone (editcap -A, -B)"
+                .to_owned(),
+        );
+    }
+    if !joined.is_end_known {
+        let mut captures = document.captures.iter();
+        let client = captures.find(|one| one.end == Some("client"));
+        warnings.push(format!(
+            "the packets do not tell for sure which capture is the client's end; {} is taken for it",
+            client.map_or("the first", |one| one.file.as_str())
+        ));
+    }
+    if joined.unfollowed_packets > 0 {
+        warnings.push(format!(
+            "{} packets were not followed from one capture to the other, because there were too many connections at once; what left, arrived, was lost or overtaken there is told of the others alone",
+            joined.unfollowed_packets
+        ));
+    }
 }

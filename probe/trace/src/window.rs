@@ -21,28 +21,25 @@ pub struct Window<S> {
     start: usize,
     end: usize,
     /// Where in the file the window's `start` is.
-    offset: u64,
+    pub offset: u64,
     ended: bool,
 }
 
 /// Where the window's bytes are.
 enum Room {
-    Pieces(Pieces),
+    /// What is left of one piece, and behind it the next one, which begins at `piece`.
+    Pieces {
+        bytes: Vec<u8>,
+        piece: usize,
+    },
     Map(Map),
-}
-
-struct Pieces {
-    /// Room for what is left of one piece, and behind it for the next one.
-    bytes: Vec<u8>,
-    /// Where pieces begin.
-    piece: usize,
 }
 
 impl Room {
     #[inline]
     fn room_bytes(&self) -> &[u8] {
         match self {
-            Room::Pieces(pieces) => &pieces.bytes,
+            Room::Pieces { bytes, .. } => bytes,
             Room::Map(map) => map.bytes(),
         }
     }
@@ -54,7 +51,7 @@ impl<S: Source> Window<S> {
         let piece = LARGEST + bytes.as_ptr().wrapping_add(LARGEST).align_offset(PAGE) % PAGE;
         Self {
             source,
-            room: Room::Pieces(Pieces { bytes, piece }),
+            room: Room::Pieces { bytes, piece },
             start: piece,
             end: piece,
             offset: 0,
@@ -77,11 +74,6 @@ impl<S: Source> Window<S> {
         self.room = Room::Map(map);
     }
 
-    /// Where in the file the next byte is.
-    pub fn file_offset(&self) -> u64 {
-        self.offset
-    }
-
     /// The bytes that are there already.
     #[inline]
     pub fn available_bytes(&self) -> &[u8] {
@@ -95,7 +87,7 @@ impl<S: Source> Window<S> {
     pub fn lacks_bytes(&self) -> bool {
         match &self.room {
             Room::Map(map) => map.lacks_bytes() || map.remaining_length() < self.end,
-            Room::Pieces(_) => false,
+            Room::Pieces { .. } => false,
         }
     }
 
@@ -119,13 +111,13 @@ impl<S: Source> Window<S> {
                 map.release_before(self.start);
                 self.end = map.remaining_length().min(self.end + STEP).max(self.end);
             }
-            Room::Pieces(pieces) => {
-                let from = pieces.piece - (self.end - self.start);
-                pieces.bytes.copy_within(self.start..self.end, from);
-                (self.start, self.end) = (from, pieces.piece);
+            Room::Pieces { bytes, piece } => {
+                let from = *piece - (self.end - self.start);
+                bytes.copy_within(self.start..self.end, from);
+                (self.start, self.end) = (from, *piece);
                 while self.end - self.start < count && !self.ended {
-                    let room = pieces.bytes.len().min(self.end + PIECE);
-                    let free = pieces.bytes.get_mut(self.end..room).unwrap_or_default();
+                    let room = bytes.len().min(self.end + PIECE);
+                    let free = bytes.get_mut(self.end..room).unwrap_or_default();
                     match self.source.read(free) {
                         Ok(0) => self.ended = true,
                         Ok(read) => self.end += read,
@@ -200,7 +192,7 @@ mod tests {
         }
         seen.extend_from_slice(window.available_bytes());
         assert_eq!(seen, file);
-        assert_eq!(window.file_offset(), (file.len() / 33 * 33) as u64);
+        assert_eq!(window.offset, (file.len() / 33 * 33) as u64);
     }
 
     #[test]

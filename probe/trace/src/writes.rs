@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use super::document::WritesDocument;
 use super::head::Head;
-use crate::spread::GOLDEN;
+use crate::key::GOLDEN;
 
 /// What a segment holds of heads: they are written with the content, and their size is no write's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -159,17 +160,6 @@ struct WriteSizes {
     all: u64,
 }
 
-/// What was inferred.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InferredWrites {
-    /// Bytes in a write.
-    pub size: u32,
-    /// Writes that left in a segment of their own.
-    pub apart: u64,
-    /// Writes that left in a segment with others before them.
-    pub joined: u64,
-}
-
 /// Sizes that are told apart: programs that write in pieces have few.
 const MOST_SIZES: usize = 1024;
 /// A size that is seen less often than this is chance.
@@ -189,7 +179,7 @@ impl WriteCounts {
     }
 
     /// None where nothing suggests that programs wrote in pieces.
-    pub fn infer_writes(&self) -> Option<InferredWrites> {
+    pub fn infer_writes(&self) -> Option<WritesDocument> {
         let common = self.sizes.iter().filter(|(_, seen)| seen.amid >= FEWEST);
         let (&commonest, most) =
             common.max_by_key(|(size, seen)| (seen.amid, std::cmp::Reverse(**size)))?;
@@ -202,7 +192,7 @@ impl WriteCounts {
             .map(|(size, _)| *size)
             .min()
             .unwrap_or(commonest);
-        let mut inferred = InferredWrites {
+        let mut inferred = WritesDocument {
             size,
             apart: 0,
             joined: 0,

@@ -53,10 +53,6 @@ impl Session {
         })
     }
 
-    pub fn is_shaken(&self) -> bool {
-        self.is_shaken
-    }
-
     /// Put what is kept of a record at the beginning of the buffer; how long that is.
     pub fn restore_incoming(&self, buffer: &mut [u8]) -> usize {
         buffer[..self.incoming.len()].copy_from_slice(&self.incoming);
@@ -77,10 +73,10 @@ impl Session {
                 mut discard, state, ..
             } = self.connection.process_tls_records(&mut bytes[at..]);
             let mut goes_on = true;
-            match state.map_err(|error| trust::classify_error(&error))? {
+            match state? {
                 ConnectionState::ReadTraffic(mut traffic) => {
                     while let Some(record) = traffic.next_record() {
-                        let record = record.map_err(|error| trust::classify_error(&error))?;
+                        let record = record?;
                         discard += record.discard;
                         read(record.payload).map_err(Failure::Protocol)?;
                     }
@@ -155,18 +151,9 @@ impl Session {
         let group = self.connection.negotiated_key_exchange_group();
         let version = self.connection.protocol_version();
         Agreement {
-            version: version
-                .and_then(|version| version.as_str())
-                .unwrap_or_default()
-                .into(),
-            cipher: suite
-                .and_then(|suite| suite.suite().as_str())
-                .unwrap_or_default()
-                .into(),
-            key_exchange: group
-                .and_then(|group| group.name().as_str())
-                .unwrap_or_default()
-                .into(),
+            version: version.and_then(|version| version.as_str()),
+            cipher: suite.and_then(|suite| suite.suite().as_str()),
+            key_exchange: group.and_then(|group| group.name().as_str()),
         }
     }
 
@@ -276,7 +263,7 @@ impl<'a> Tls<'a> {
             match net::recv(socket, room, RecvFlags::empty()) {
                 Ok((_, count)) => break count,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Failure::System(errno.raw_os_error())),
+                Err(errno) => return Err(errno.into()),
             }
         };
         if count == 0 {
@@ -297,13 +284,12 @@ impl<'a> Tls<'a> {
         }
         match session.send(socket, &self.outgoing) {
             Ok(()) | Err(Errno::AGAIN) => Ok(()),
-            Err(errno) => Err(Failure::System(errno.raw_os_error())),
+            Err(errno) => Err(errno.into()),
         }
     }
 
     fn begin_handshake(&mut self, socket: &OwnedFd) -> Result<Session, Failure> {
-        let mut session =
-            Session::new(self.client).map_err(|error| trust::classify_error(&error))?;
+        let mut session = Session::new(self.client)?;
         self.outgoing.clear();
         session.process_records(&mut [], &mut self.outgoing, |_| Ok(()))?;
         self.send_outgoing(socket, &mut session)?;
@@ -331,7 +317,7 @@ impl Transport for Tls<'_> {
             }
             Some(session) => match session.flush_unsent(socket) {
                 Ok(()) | Err(Errno::AGAIN) => session,
-                Err(errno) => return Err(Failure::System(errno.raw_os_error())),
+                Err(errno) => return Err(errno.into()),
             },
         };
         session.is_greeted |= session.unsent.is_empty();
@@ -484,7 +470,7 @@ pub fn try_handshake(
                 ));
             }
             Err(_) => return Ok(None),
-            Ok(()) if session.is_shaken() => break,
+            Ok(()) if session.is_shaken => break,
             Ok(()) => {}
         }
         let kept = session.restore_incoming(&mut buffer);

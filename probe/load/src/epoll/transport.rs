@@ -11,6 +11,7 @@ use crate::errors::Failure;
 use crate::poller::EventFlags;
 use ground::clock;
 
+/// Without a handshake, unless it says otherwise.
 pub trait Transport: Sized {
     /// The state of one connection.
     type Session: Default;
@@ -18,17 +19,22 @@ pub trait Transport: Sized {
     const SHAKES: bool;
 
     /// Go on with the handshake; whether it is over.
-    fn advance_handshake(
-        &mut self,
-        socket: &OwnedFd,
-        session: &mut Self::Session,
-    ) -> Result<bool, Failure>;
+    #[inline]
+    fn advance_handshake(&mut self, _: &OwnedFd, _: &mut Self::Session) -> Result<bool, Failure> {
+        Ok(true)
+    }
 
     /// Whether the server has not begun the handshake, as far as the client can tell: nothing was sent to it.
-    fn is_fresh(session: &Self::Session) -> bool;
+    #[inline]
+    fn is_fresh(_: &Self::Session) -> bool {
+        false
+    }
 
     /// Whether the socket has not taken all that was accepted.
-    fn has_unsent(session: &Self::Session) -> bool;
+    #[inline]
+    fn has_unsent(_: &Self::Session) -> bool {
+        false
+    }
 
     /// Send; how many of the bytes were accepted.
     fn send(
@@ -42,10 +48,14 @@ pub trait Transport: Sized {
     fn receive_reply(engine: &mut Epoll<'_, Self>, index: u32, flags: EventFlags);
 
     /// Whether a connection without a request, of which the poller reports something, can still carry one.
-    fn can_outlive(&mut self, socket: &OwnedFd, session: &mut Self::Session) -> bool;
+    #[inline]
+    fn can_outlive(&mut self, _: &OwnedFd, _: &mut Self::Session) -> bool {
+        false
+    }
 
     /// The connection is about to be closed.
-    fn close(&mut self, socket: &OwnedFd, session: &mut Self::Session);
+    #[inline]
+    fn close(&mut self, _: &OwnedFd, _: &mut Self::Session) {}
 }
 
 /// TCP alone.
@@ -54,21 +64,6 @@ pub struct Plain;
 impl Transport for Plain {
     type Session = ();
     const SHAKES: bool = false;
-
-    #[inline]
-    fn advance_handshake(&mut self, _: &OwnedFd, (): &mut ()) -> Result<bool, Failure> {
-        Ok(true)
-    }
-
-    #[inline]
-    fn is_fresh((): &()) -> bool {
-        false
-    }
-
-    #[inline]
-    fn has_unsent((): &()) -> bool {
-        false
-    }
 
     #[inline]
     fn send(&mut self, socket: &OwnedFd, (): &mut (), bytes: &[u8]) -> rustix::io::Result<usize> {
@@ -115,12 +110,4 @@ impl Transport for Plain {
             }
         }
     }
-
-    #[inline]
-    fn can_outlive(&mut self, _: &OwnedFd, (): &mut ()) -> bool {
-        false
-    }
-
-    #[inline]
-    fn close(&mut self, _: &OwnedFd, (): &mut ()) {}
 }

@@ -76,14 +76,9 @@ pub struct Worker {
 
 impl Worker {
     pub fn new(work: Option<Work>) -> Self {
-        let Some(Work::ShuffleSort(count)) = work else {
-            return Self {
-                numbers: Vec::new(),
-                random: fastrand::Rng::with_seed(1),
-            };
-        };
+        let count = work.map_or(0, |Work::ShuffleSort(count)| count as u32);
         Self {
-            numbers: (0..count as u32).collect(),
+            numbers: (0..count).collect(),
             random: fastrand::Rng::with_seed(1),
         }
     }

@@ -1,5 +1,7 @@
 //! Requests, as far as a server has to understand them that answers all alike.
 
+use crate::reply::keep_alive;
+
 const LONGEST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
 
@@ -44,15 +46,10 @@ fn parse(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, &'static str> {
         Ok(httparse::Status::Partial) => return Err("endless head"),
         Err(_) => return Err("malformed head"),
     };
-    let mut keep_alive = request.version == Some(1);
     let mut content = 0;
     for header in request.headers.iter() {
-        let value = String::from_utf8_lossy(header.value).to_ascii_lowercase();
+        let value = String::from_utf8_lossy(header.value);
         match header.name.to_ascii_lowercase().as_str() {
-            "connection" => {
-                let has = |token: &str| value.split(',').any(|other| other.trim() == token);
-                keep_alive = (keep_alive || has("keep-alive")) && !has("close");
-            }
             "content-length" => {
                 content = value.trim().parse().map_err(|_| "bad content-length")?;
             }
@@ -62,7 +59,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, &'static str> {
     }
     let request = RequestHead {
         is_head: request.method == Some("HEAD"),
-        keep_alive,
+        keep_alive: keep_alive(request.headers, request.version == Some(1)),
         content,
     };
     Ok(Some((request, length)))

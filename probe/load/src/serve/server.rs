@@ -149,7 +149,7 @@ impl Server {
             let due = self.delayed.front().map_or(NEVER, |(due, ..)| *due);
             let until = due.min(self.next_stall).min(now + LONGEST_WAIT);
             self.poller.wait(until.saturating_sub(now));
-            for at in 0..self.poller.ready_count() {
+            for at in 0..self.poller.ready {
                 let (token, flags) = self.poller.event_at(at);
                 if token == LISTENER {
                     self.accept_clients();
@@ -250,7 +250,9 @@ impl Server {
             };
             let buffer = &mut self.buffer[..];
             let received = match self.seen.arrivals {
-                Some(_) => receive_stamped(socket, buffer),
+                Some(_) => timestamped::receive_stamped(socket, buffer)
+                    .map(|(count, arrived)| (count, Some(arrived as Nanoseconds)))
+                    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
                 None => {
                     net::recv(socket, buffer, RecvFlags::empty()).map(|(_, count)| (count, None))
                 }
@@ -378,16 +380,5 @@ impl Server {
             };
             self.free.push(index);
         }
-    }
-}
-
-/// What a connection has, and when the last of it arrived, in nanoseconds since 1970.
-fn receive_stamped(
-    socket: &OwnedFd,
-    buffer: &mut [u8],
-) -> rustix::io::Result<(usize, Option<Nanoseconds>)> {
-    match timestamped::receive_stamped(socket, buffer) {
-        Ok((count, arrived)) => Ok((count, Some(arrived as Nanoseconds))),
-        Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
     }
 }

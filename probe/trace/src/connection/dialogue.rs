@@ -1,12 +1,14 @@
 //! What the two ends of a connection say to each other: requests and responses in the bytes that are in order.
 
 use super::{Connection, TLS};
-use crate::exchange::Message;
+use crate::exchange::{Exchange, Message};
 use crate::findings::Done;
 use crate::head::{self, Body, Head, Kind};
 use crate::key::ConnectionEnd;
 use crate::packet::Time;
 use crate::reader::{FoundMessage, Piece};
+use crate::request_line::FinishedExchange;
+use crate::stream;
 use crate::tcp::{self, Segment};
 use crate::writes::Heads;
 
@@ -26,18 +28,14 @@ impl Connection {
         let mut is_tls = piece.bytes.starts_with(TLS);
         let is_read = !piece.bytes.is_empty();
         let is_short = !piece.is_cut() && piece.length * 2 < u64::from(self.mss);
-        let is_first = is_short && !self.is_read && at == self.ways.get(from).stream.first_offset();
+        let is_first = is_short && !self.is_read && at == stream::START;
         while piece.length > 0 {
-            let reader = &mut self.ways.of_end(from).reader;
+            let reader = &mut self.ways[from].reader;
             let (passed, found) = if reader.begins_message(kind, &piece) {
-                let (ends_another, leaves_content) = (reader.is_open(), reader.is_unwanted());
+                let before = (reader.is_open(), reader.is_unwanted());
                 let (passed, head) = reader.begin_message(kind, &piece);
                 heads.begun += 1;
-                if ends_another {
-                    self.ended_by_next(from, kind, time);
-                } else if leaves_content {
-                    self.ended_without_content(kind);
-                }
+                self.end_before(before, from, kind, time);
                 self.begin_message(kind, at, piece.bytes, time, done);
                 (passed, head.map(FoundMessage::Head))
             } else {
@@ -45,7 +43,7 @@ impl Connection {
             };
             piece.pass_bytes(passed);
             at = at.wrapping_add(passed);
-            is_tls |= self.ways.get(from).reader.is_between() && piece.bytes.starts_with(TLS);
+            is_tls |= self.ways[from].reader.is_between() && piece.bytes.starts_with(TLS);
             match found {
                 None => {}
                 Some(FoundMessage::Head(head)) => {
@@ -59,8 +57,8 @@ impl Connection {
         self.go_on(from, kind, at, time);
         self.is_read |= is_read;
         self.begins_otherwise |=
-            is_first && kind == Kind::Request && self.ways.get(from).reader.is_lost();
-        self.is_tls |= is_tls && self.ways.get(from).reader.message_count() == 0;
+            is_first && kind == Kind::Request && self.ways[from].reader.is_lost();
+        self.is_tls |= is_tls && self.ways[from].reader.messages == 0;
         heads
     }
 
@@ -75,14 +73,10 @@ impl Connection {
         time: Time,
         done: &mut Done,
     ) -> Heads {
-        let reader = &mut self.ways.of_end(from).reader;
-        let (ends_another, leaves_content) = (reader.is_open(), reader.is_unwanted());
+        let reader = &mut self.ways[from].reader;
+        let before = (reader.is_open(), reader.is_unwanted());
         let head = reader.begin_cut(kind, &piece);
-        if ends_another {
-            self.ended_by_next(from, kind, time);
-        } else if leaves_content {
-            self.ended_without_content(kind);
-        }
+        self.end_before(before, from, kind, time);
         self.begin_message(kind, at, piece.bytes, time, done);
         let end = at.wrapping_add(piece.length);
         self.take_head(from, kind, head, end, time);
@@ -90,10 +84,20 @@ impl Connection {
         Heads::ONE_CUT
     }
 
+    /// A message begins: the one before ended, where it was open or left its content out.
+    #[inline(always)]
+    fn end_before(&mut self, before: (bool, bool), from: ConnectionEnd, kind: Kind, time: Time) {
+        match before {
+            (true, _) => self.ended_by_next(from, kind, time),
+            (false, true) => self.ended_without_content(kind),
+            (false, false) => {}
+        }
+    }
+
     /// A message whose end only shows by what comes next goes on up to here.
     #[inline(always)]
     fn go_on(&mut self, from: ConnectionEnd, kind: Kind, at: u64, time: Time) {
-        if self.ways.get(from).reader.is_open() {
+        if self.ways[from].reader.is_open() {
             self.exchanges.extend_message(kind, at, time);
         }
     }
@@ -122,7 +126,7 @@ impl Connection {
                 if self.exchanges.are_full() {
                     self.give_up_oldest(done);
                 }
-                let heard = self.ways.get(self.client.other_end()).stream.acked_offset();
+                let heard = self.ways[self.client.other_end()].stream.acked;
                 let number = self.exchanges.begin_request(at, heard, time);
                 done.note_request(self.number, number, head);
             }
@@ -151,7 +155,7 @@ impl Connection {
                 exchange.interim += 1;
                 // The reply is still to begin.
                 exchange.response = Message::default();
-                let _ = self.ways.of_end(from).reader.enter_body(Some(Body::None));
+                let _ = self.ways[from].reader.enter_body(Some(Body::None));
                 return;
             }
             Kind::Response => {
@@ -165,15 +169,15 @@ impl Connection {
                 }
             }
         }
-        if self.ways.of_end(from).reader.enter_body(body).is_some() {
+        if self.ways[from].reader.enter_body(body).is_some() {
             self.end_message(from, kind, at, Some(time));
         } else if kind == Kind::Request && !is_guessed {
             // Its content may be left out.
             self.await_acknowledgement(from, at, time);
         }
         if is_tunnel {
-            for end in [ConnectionEnd::Low, ConnectionEnd::High] {
-                self.ways.of_end(end).reader.enter_tunnel();
+            for way in &mut self.ways.0 {
+                way.reader.enter_tunnel();
             }
         }
     }
@@ -210,7 +214,7 @@ impl Connection {
     #[inline(always)]
     fn await_acknowledgement(&mut self, from: ConnectionEnd, end: u64, time: Time) {
         self.exchanges.await_acknowledgement(end);
-        let acked = self.ways.get(from).stream.acked_offset();
+        let acked = self.ways[from].stream.acked;
         self.exchanges.acknowledge_up_to(acked, time);
     }
 
@@ -219,14 +223,12 @@ impl Connection {
     #[cold]
     fn answered_early(&mut self) {
         let client = self.client;
-        let (way, current) = (
-            self.ways.of_end(client),
-            self.exchanges.current_exchange(Kind::Request),
-        );
+        let way = &mut self.ways[client];
+        let current = self.exchanges.current_exchange(Kind::Request);
         let Some(exchange) = current.filter(|current| current.response.is_complete) else {
             return;
         };
-        if exchange.request.end_of_head() == Some(way.stream.top_offset()) {
+        if exchange.request.end_of_head() == Some(way.stream.top) {
             way.reader.leave_unwanted();
             self.expect_content(client, Kind::Request);
         }
@@ -236,8 +238,7 @@ impl Connection {
     #[cold]
     fn ended_without_content(&mut self, kind: Kind) {
         let asked_at = self.asked_at;
-        if let Some(exchange) = self.exchanges.current_exchange(kind) {
-            let message = exchange.message_mut(kind);
+        if let Some(message) = self.exchanges.current_message(kind) {
             message.end = message.end_of_head().unwrap_or(message.end);
             message.last = Some(asked_at);
             message.is_complete = true;
@@ -247,26 +248,25 @@ impl Connection {
     /// The message ended where it was last seen, for another one begins behind it.
     #[inline(always)]
     fn ended_by_next(&mut self, from: ConnectionEnd, kind: Kind, time: Time) {
-        let Some(exchange) = self.exchanges.current_exchange(kind) else {
+        let Some(message) = self.exchanges.current_message(kind) else {
             return;
         };
-        let message = exchange.message_mut(kind);
         (message.is_complete, message.is_guessed) = (true, true);
         if kind == Kind::Request {
-            let acked = self.ways.get(from).stream.acked_offset();
+            let acked = self.ways[from].stream.acked;
             self.exchanges.acknowledge_up_to(acked, time);
         }
     }
 
     pub(super) fn end_stream(&mut self, from: ConnectionEnd, segment: &Segment) {
-        let stream = &self.ways.get(from).stream;
+        let stream = &self.ways[from].stream;
         let is_reset = segment.has_flags(tcp::RST);
-        if stream.is_known() && !is_reset && !stream.may_be_at(stream.offset_of(segment.sequence)) {
+        if stream.is_known && !is_reset && !stream.may_be_at(stream.offset_of(segment.sequence)) {
             // An old one, sent again, of a connection before.
             return;
         }
         self.handshake.fin.get_or_insert(segment.time);
-        let way = self.ways.of_end(from);
+        let way = &mut self.ways[from];
         if is_reset {
             self.is_reset = true;
             way.counts.resets += 1;
@@ -274,7 +274,7 @@ impl Connection {
             way.counts.repeated_controls += u64::from(segment.length == 0);
         }
         way.has_finished = true;
-        if segment.has_flags(tcp::FIN) && way.stream.is_known() {
+        if segment.has_flags(tcp::FIN) && way.stream.is_known {
             let end = way.stream.offset_of(segment.sequence);
             way.ends_at = Some(end.wrapping_add(u64::from(segment.length)));
         }
@@ -284,14 +284,13 @@ impl Connection {
     /// A message whose end only shows by what comes next is whole when nothing comes any more.
     pub(super) fn complete_by_end(&mut self, from: ConnectionEnd) {
         let kind = self.message_kind(from);
-        let way = self.ways.get(from);
+        let way = &self.ways[from];
         // What goes on until the connection closes is whole by a FIN alone: a reset cuts it off.
         let is_cut_off = way.reader.is_until_close() && way.ends_at.is_none();
-        let has_come = way.stream.ahead.is_empty() && Some(way.stream.edge_offset()) >= way.ends_at;
+        let has_come = way.stream.ahead.is_empty() && Some(way.stream.edge) >= way.ends_at;
         let is_whole = has_come && !is_cut_off;
         if way.has_finished && way.reader.is_open() {
-            if let Some(exchange) = self.exchanges.current_exchange(kind) {
-                let message = exchange.message_mut(kind);
+            if let Some(message) = self.exchanges.current_message(kind) {
                 message.is_complete |= is_whole;
                 message.last = message.last.filter(|_| is_whole);
             }
@@ -307,13 +306,13 @@ impl Connection {
 
     /// Until both ends have said all and heard all, more may come of the last exchange: acknowledgements, repeats.
     fn is_over(&self) -> bool {
-        let server = &self.ways.get(self.client.other_end()).stream;
-        self.is_reset || (self.is_closed() && server.acked_offset() >= server.edge_offset())
+        let server = &self.ways[self.client.other_end()].stream;
+        self.is_reset || (self.is_closed() && server.acked >= server.edge)
     }
 
     /// Tell the oldest exchange, done or not: false if there is none.
     pub(super) fn tell_oldest(&mut self, done: &mut Done) -> bool {
-        let edge = |end| self.ways.get(end).stream.edge_offset();
+        let edge = |end| self.ways[end].stream.edge;
         let (client, server) = (self.client, self.client.other_end());
         self.exchanges.close_oldest(|kind| match kind {
             Kind::Request => edge(client),
@@ -331,5 +330,31 @@ impl Connection {
     pub(super) fn give_up_oldest(&mut self, done: &mut Done) -> bool {
         self.exchanges.give_up_oldest();
         self.tell_oldest(done)
+    }
+
+    /// Hand an exchange over that is done.
+    #[inline(always)]
+    fn hand_over(&self, exchange: &Exchange, done: &mut Done) {
+        match &mut done.counted {
+            Some(distributions) => distributions.record_exchange(exchange, &self.handshake),
+            None => self.keep_whole(exchange, done),
+        }
+    }
+
+    #[inline(never)]
+    fn keep_whole(&self, exchange: &Exchange, done: &mut Done) {
+        let stream = |end| &self.ways[end].stream;
+        let (client, server) = (self.client, self.client.other_end());
+        done.kept.push(FinishedExchange {
+            key: self.key,
+            client,
+            connection: self.number,
+            handshake: self.handshake,
+            mss: self.knows_mss.then_some(self.mss),
+            sequence: stream(client).sequence_at(exchange.request.start),
+            response_sequence: stream(server).sequence_at(exchange.response.start),
+            exchange: *exchange,
+            target: done.targets.take_target((self.number, exchange.number)),
+        });
     }
 }

@@ -30,7 +30,6 @@ use crate::tcp::Segment;
 pub use pass::PassOutcome;
 pub use stride::{Bare, Stride};
 
-mod next;
 mod pass;
 mod stride;
 mod turn;
@@ -86,11 +85,47 @@ impl Connection {
     fn meet_segment(&mut self, from: ConnectionEnd, segment: &Segment) {
         self.last_seen = segment.time;
         self.catch_up();
-        let way = self.ways.of_end(from);
+        let way = &mut self.ways[from];
         way.counts.packets += 1;
         way.counts.payload_bytes += u64::from(segment.length);
         if segment.length > 0 {
-            self.strides.of_end(from).passed.time = segment.time;
+            self.strides[from].passed.time = segment.time;
         }
+    }
+
+    /// Whether a segment is nothing else than the next bytes, and acknowledges what was seen. Asked when all that has passed
+    /// is accounted for.
+    #[inline(always)]
+    fn is_next(&self, from: ConnectionEnd, segment: &Segment) -> bool {
+        let (stride, other) = (&self.strides[from], &self.strides[from.other_end()]);
+        segment.is_plain()
+            && segment.length > 0
+            && segment.window > 0
+            && stride.is_at(segment.sequence)
+            && other.may_acknowledge(segment.acknowledgement)
+    }
+
+    /// Take such a segment in.
+    #[inline(always)]
+    fn take_next(
+        &mut self,
+        from: ConnectionEnd,
+        kind: Kind,
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        let acknowledged = self.strides[from.other_end()].count_news(segment.acknowledgement);
+        let (this, other) = self.ways.from(from);
+        other.stream.go_on(0, acknowledged);
+        if kind == Kind::Response {
+            let acked = other.stream.acked;
+            self.exchanges.acknowledge_up_to(acked, segment.time);
+        }
+        let placed = this.stream.place_next(segment);
+        let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);
+        self.read_segment(from, kind, (&placed, &tally), segment, gathered);
+        self.tell_done(&mut gathered.done);
+        self.note_growth(from, segment, gathered);
+        self.look_ahead_after_next(from, kind);
     }
 }

@@ -18,21 +18,18 @@ impl Connection {
         segment: &Segment,
         gathered: &mut Findings,
     ) {
-        if !self.ways.get(from).stream.goes_on_with(segment) {
+        if !self.ways[from].stream.goes_on_with(segment) {
             self.give_up_missed(from, segment, &mut gathered.done);
         }
         let kind = self.message_kind(from);
-        let other = &self.ways.get(from.other_end()).stream;
-        let is_missed = other.acked_offset() > other.edge_offset();
-        if is_missed && self.ways.get(from).reader.may_begin(kind, segment.payload) {
+        let other = &self.ways[from.other_end()].stream;
+        let is_missed = other.acked > other.edge;
+        if is_missed && self.ways[from].reader.may_begin(kind, segment.payload) {
             self.settle_acknowledged(from.other_end(), &mut gathered.done);
         }
-        let stream = &mut self.ways.of_end(from).stream;
-        let before = stream.is_known().then(|| stream.edge_offset());
-        let last = self
-            .exchanges
-            .current_exchange(kind)
-            .map(|one| *one.message_mut(kind));
+        let stream = &mut self.ways[from].stream;
+        let before = stream.is_known.then_some(stream.edge);
+        let last = self.exchanges.current_message(kind);
         let began = last.and_then(|message| Some((message.start, message.first?)));
         let placed = stream.place_segment(segment, began);
         let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);
@@ -60,10 +57,7 @@ impl Connection {
         let is_coalesced = placed.fresh
             && placed.sight != Sight::Retransmitted
             && segment.length + segment.option_bytes > self.mss;
-        self.ways
-            .of_end(from)
-            .counts
-            .count_segment(placed, is_coalesced);
+        self.ways[from].counts.count_segment(placed, is_coalesced);
         if placed.fresh {
             shapes.sizes_mut(kind).record_size(segment.length);
         }
@@ -82,7 +76,7 @@ impl Connection {
         const OF_A_REQUEST: usize = 16;
         /// A range beyond a hole, whatever is in it.
         const OF_A_RANGE: usize = 128;
-        let way = self.ways.get(from);
+        let way = &self.ways[from];
         if self.exchanges.count_waiting() > 0 {
             gathered.grown += segment.payload.len() * OF_A_REQUEST;
         } else if way.reader.held_bytes() > 0 || !way.stream.ahead.is_empty() {
@@ -99,7 +93,7 @@ impl Connection {
         segment: &Segment,
         gathered: &mut Findings,
     ) {
-        let way = self.ways.of_end(from);
+        let way = &mut self.ways[from];
         if placed.start > before {
             let until = before.saturating_add(way.reader.skippable_bytes());
             let bytes = if until >= placed.end {
@@ -127,9 +121,9 @@ impl Connection {
             };
             let _ = self.read(from, kind, before, piece, segment.time, &mut gathered.done);
             self.exchanges.add(kind, (placed.start, placed.end), tally);
-            self.ways.of_end(from).write.lose_track();
+            self.ways[from].write.lose_track();
         }
-        if !self.ways.get(from).stream.ahead.is_empty() {
+        if !self.ways[from].stream.ahead.is_empty() {
             self.read_reached(from, Some(segment.time), &mut gathered.done);
         }
     }
@@ -146,13 +140,13 @@ impl Connection {
     ) {
         let piece = Piece::from_segment(segment);
         let (at, time, done) = (placed.start, segment.time, &mut gathered.done);
-        let heads = match self.ways.get(from).reader.begins_cut(kind, &piece) {
+        let heads = match self.ways[from].reader.begins_cut(kind, &piece) {
             true => self.read_cut_head(from, kind, at, piece, time, done),
             false => self.read(from, kind, at, piece, time, done),
         };
         self.exchanges.add(kind, (placed.start, placed.end), tally);
-        let way = self.ways.of_end(from);
-        if way.reader.message_count() == 0 {
+        let way = &mut self.ways[from];
+        if way.reader.messages == 0 {
             return;
         }
         let full = segment.full_payload(self.mss);
@@ -169,13 +163,13 @@ impl Connection {
     /// Read what lay beyond a hole that is no more, since then; or was none to the other end, and came when it was seen.
     fn read_reached(&mut self, from: ConnectionEnd, since: Option<Time>, done: &mut Done) {
         loop {
-            let stream = &mut self.ways.of_end(from).stream;
-            let edge = stream.edge_offset();
+            let stream = &mut self.ways[from].stream;
+            let edge = stream.edge;
             let Some(range) = stream.ahead.pop_reached(edge) else {
                 break;
             };
             stream.reach_edge(range.end);
-            self.ways.of_end(from).write.lose_track();
+            self.ways[from].write.lose_track();
             let passed = usize::try_from(edge - range.start).unwrap_or(usize::MAX);
             let piece = Piece {
                 bytes: range.bytes.get(passed..).unwrap_or_default(),
@@ -195,31 +189,28 @@ impl Connection {
 
     /// Go on behind holes that will not be filled any more, unless it is now.
     fn give_up_missed(&mut self, from: ConnectionEnd, segment: &Segment, done: &mut Done) {
-        let stream = &self.ways.get(from).stream;
+        let stream = &self.ways[from].stream;
         let begin = stream.offset_of(segment.sequence);
         let end = begin.wrapping_add(u64::from(segment.length));
-        while let Some((start, next)) = self.ways.get(from).stream.find_missed() {
+        while let Some((start, next)) = self.ways[from].stream.find_missed() {
             if begin < next && end > start {
                 return;
             }
             self.pass_missed(from, (start, next), done);
         }
-        if let Some(hole) = self.ways.get(from).stream.missed_before(begin) {
+        if let Some(hole) = self.ways[from].stream.missed_before(begin) {
             self.pass_missed(from, hole, done);
         }
     }
 
     /// Go on behind all that the other end has acknowledged: the capture will not show it any more.
     pub(super) fn settle_acknowledged(&mut self, from: ConnectionEnd, done: &mut Done) {
-        while let Some(hole) = self.ways.get(from).stream.find_missed() {
+        while let Some(hole) = self.ways[from].stream.find_missed() {
             self.pass_missed(from, hole, done);
         }
-        let way = self.ways.get(from);
+        let way = &self.ways[from];
         // The number that a FIN takes is acknowledged like a byte.
-        let end = way
-            .ends_at
-            .unwrap_or(u64::MAX)
-            .min(way.stream.acked_offset());
+        let end = way.ends_at.unwrap_or(u64::MAX).min(way.stream.acked);
         if let Some(hole) = way.stream.missed_before(end) {
             self.pass_missed(from, hole, done);
         }
@@ -228,7 +219,7 @@ impl Connection {
     fn pass_missed(&mut self, from: ConnectionEnd, (start, next): (u64, u64), done: &mut Done) {
         let kind = self.message_kind(from);
         let is_past = self.may_lack_its_past();
-        let way = self.ways.of_end(from);
+        let way = &mut self.ways[from];
         let count = next.saturating_sub(start);
         way.counts.missed_bytes += if is_past { 0 } else { count };
         way.write.lose_track();
@@ -239,13 +230,13 @@ impl Connection {
         } else if way.reader.is_lost() {
             self.exchanges.lose_end(kind, start);
         } else if way.reader.is_open() {
-            let other = &self.ways.get(from.other_end()).stream;
-            let asks_unseen = other.acked_offset() > other.edge_offset();
+            let other = &self.ways[from.other_end()].stream;
+            let asks_unseen = other.acked > other.edge;
             if self.exchanges.miss_bytes(kind, (start, next), asks_unseen) {
-                self.ways.of_end(from).reader.lose_track();
+                self.ways[from].reader.lose_track();
             }
         }
-        let reader = &self.ways.get(from).reader;
+        let reader = &self.ways[from].reader;
         if reader.is_lost() || reader.is_open() {
             self.exchanges.doubt_begin(kind);
         }

@@ -1,8 +1,7 @@
 //! The phases of an exchange: between which of its events each lies.
 
 use super::Exchange;
-use crate::packet::Time;
-use crate::times::UNTIMED;
+use crate::packet::{Time, known_time};
 
 /// When the three steps of the handshake were seen, and the first FIN or reset.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,49 +12,39 @@ pub struct Handshake {
     pub fin: Option<Time>,
 }
 
-/// From one event to another, as far as they were seen.
-#[derive(Clone, Copy, Debug)]
-pub struct Span(Option<Time>, Option<Time>);
-
-impl Span {
-    #[inline(always)]
-    pub fn span_length(self) -> Option<u64> {
-        match self {
-            Span(Some(from), Some(to)) if from <= to && from != UNTIMED => Some(to - from),
-            _ => None,
-        }
-    }
+/// From one event to another, if both were seen.
+#[inline(always)]
+fn measure_span(from: Option<Time>, to: Option<Time>) -> Option<u64> {
+    to?.checked_sub(known_time(from)?)
 }
 
 impl Exchange {
-    /// The events that its phases are between, on a connection with such a handshake.
+    /// The times between its events, as far as they were seen, on a connection with such a handshake.
     #[inline(always)]
-    pub fn phase_spans(&self, handshake: &Handshake) -> Phases<Span> {
-        let Exchange {
-            request, response, ..
-        } = self;
+    pub fn phase_lengths(&self, handshake: &Handshake) -> Phases {
+        let (request, response) = (&self.request, &self.response);
         let is_done = response.is_complete || response.is_guessed;
         let done = if is_done { response.last } else { None };
         let connect = match self.number {
-            0 => Span(handshake.syn, handshake.ack),
-            _ => Span(None, None),
+            0 => measure_span(handshake.syn, handshake.ack),
+            _ => None,
         };
         Phases {
             connect,
-            send: Span(request.first, request.last),
-            wait: Span(request.last, response.first),
-            transfer: Span(response.first, done),
-            total: Span(request.first, done),
+            send: measure_span(request.first, request.last),
+            wait: measure_span(request.last, response.first),
+            transfer: measure_span(response.first, done),
+            total: measure_span(request.first, done),
         }
     }
 }
 
 /// What there is between the events of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Phases<T> {
-    pub connect: T,
-    pub send: T,
-    pub wait: T,
-    pub transfer: T,
-    pub total: T,
+pub struct Phases {
+    pub connect: Option<u64>,
+    pub send: Option<u64>,
+    pub wait: Option<u64>,
+    pub transfer: Option<u64>,
+    pub total: Option<u64>,
 }

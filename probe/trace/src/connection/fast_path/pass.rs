@@ -29,7 +29,7 @@ impl Connection {
         segment: &impl Fields,
         shapes: &mut Shapes,
     ) -> PassOutcome {
-        let other = self.strides.get(from.other_end());
+        let other = &self.strides[from.other_end()];
         let number = segment.acknowledgement();
         let news = other.count_news(number);
         let on_the_way = other.expected.wrapping_sub(other.acked);
@@ -44,7 +44,7 @@ impl Connection {
         };
         if passes != PassOutcome::Not {
             self.last_seen = segment.time();
-            self.strides.of_end(from.other_end()).acked = number;
+            self.strides[from.other_end()].acked = number;
         }
         passes
     }
@@ -57,7 +57,7 @@ impl Connection {
         segment: &impl Fields,
         is_on_the_way: bool,
     ) -> PassOutcome {
-        let stride = self.strides.of_end(from);
+        let stride = &mut self.strides[from];
         let (last, number) = (&mut stride.last_bare, segment.acknowledgement());
         let unchanged = number == last.number
             && (segment.packet_id() == last.id
@@ -80,7 +80,7 @@ impl Connection {
         length: u32,
         shapes: &mut Shapes,
     ) -> PassOutcome {
-        let stride = self.strides.of_end(from);
+        let stride = &mut self.strides[from];
         if !stride.goes_on(segment, length) {
             return PassOutcome::Not;
         }
@@ -102,7 +102,7 @@ impl Connection {
         stride.passed.ends = ends;
         stride.passed.segments += 1;
         stride.passed.time = segment.time();
-        self.ways.of_end(from).stream.remember_segment(segment);
+        self.ways[from].stream.remember_segment(segment);
         shapes
             .sizes_mut(self.message_kind(from))
             .record_size(length);
@@ -121,7 +121,7 @@ impl Connection {
         others: impl Iterator<Item = F>,
         shapes: &mut Shapes,
     ) -> usize {
-        let other = self.strides.get(from.other_end());
+        let other = &self.strides[from.other_end()];
         let length = first.payload_length();
         let says_nothing_new =
             first.acknowledgement() == other.acked && other.awaited != other.acked;
@@ -132,10 +132,7 @@ impl Connection {
         {
             return 0;
         }
-        let (stride, stream) = (
-            self.strides.of_end(from),
-            &mut self.ways.of_end(from).stream,
-        );
+        let (stride, stream) = (&mut self.strides[from], &mut self.ways[from].stream);
         let (mut expected, beware) = (stride.expected, stride.beware);
         let mut room = stride.skips_to.wrapping_sub(expected);
         let mut count = 0;
@@ -164,7 +161,7 @@ impl Connection {
 
     /// The last of those that passed came then.
     pub fn pass_until(&mut self, from: ConnectionEnd, time: Time) {
-        self.strides.of_end(from).passed.time = time;
+        self.strides[from].passed.time = time;
         self.last_seen = time;
     }
 }

@@ -175,10 +175,10 @@ impl Stride {
     /// awaited.
     #[inline(always)]
     pub fn expect_acknowledgements(&mut self, stream: &Stream, kind: Kind, awaited: Option<u64>) {
-        self.acked = stream.sequence_at(stream.acked_offset());
+        self.acked = stream.sequence_at(stream.acked);
         let until_awaited = match (kind, awaited) {
             (Kind::Request, Some(end)) => {
-                let until = end.saturating_sub(stream.acked_offset());
+                let until = end.saturating_sub(stream.acked);
                 until.min(u64::from(u32::MAX)) as u32
             }
             _ => u32::MAX,
@@ -215,7 +215,7 @@ impl Connection {
     /// Whether anything has passed from this end: without that, nothing is acknowledged either.
     #[inline(always)]
     fn is_behind(&self, from: ConnectionEnd) -> bool {
-        let passed = &self.strides.get(from).passed;
+        let passed = &self.strides[from].passed;
         passed.segments | passed.acks != 0
     }
 
@@ -236,7 +236,7 @@ impl Connection {
 
     #[inline(always)]
     fn account_for_stride(&mut self, from: ConnectionEnd, kind: Kind) {
-        let passed = &mut self.strides.of_end(from).passed;
+        let passed = &mut self.strides[from].passed;
         let (segments, acks) = (passed.segments, std::mem::take(&mut passed.acks));
         if segments > 0 {
             self.account_for_segments(from, kind);
@@ -244,20 +244,17 @@ impl Connection {
         if acks > 0 {
             self.account_for_acks(from, kind.other_kind(), acks);
         }
-        let stream = &mut self.ways.of_end(from).stream;
-        let acked = self.strides.get(from).acked;
-        stream.go_on(
-            0,
-            acked.wrapping_sub(stream.sequence_at(stream.acked_offset())),
-        );
+        let stream = &mut self.ways[from].stream;
+        let acked = self.strides[from].acked;
+        stream.go_on(0, acked.wrapping_sub(stream.sequence_at(stream.acked)));
     }
 
     #[inline(always)]
     fn account_for_segments(&mut self, from: ConnectionEnd, kind: Kind) {
-        let (way, stride) = (self.ways.of_end(from), self.strides.of_end(from));
+        let (way, stride) = (&mut self.ways[from], &mut self.strides[from]);
         let bytes = stride
             .expected
-            .wrapping_sub(way.stream.sequence_at(way.stream.edge_offset()));
+            .wrapping_sub(way.stream.sequence_at(way.stream.edge));
         let passed = &mut stride.passed;
         let (segments, coalesced) = (passed.segments, passed.coalesced);
         (passed.segments, passed.coalesced) = (0, 0);
@@ -275,18 +272,17 @@ impl Connection {
         };
         let extended = way.reader.is_open().then_some(passed.time);
         self.exchanges
-            .go_on(kind, way.stream.edge_offset(), extended, &tally);
+            .go_on(kind, way.stream.edge, extended, &tally);
     }
 
     /// Acknowledgements of a message of this kind.
     #[inline(always)]
     fn account_for_acks(&mut self, from: ConnectionEnd, kind: Kind, acks: u32) {
-        let counts = &mut self.ways.of_end(from).counts;
+        let counts = &mut self.ways[from].counts;
         counts.packets += u64::from(acks);
         counts.acks += u64::from(acks);
-        if let Some(exchange) = self.exchanges.current_exchange(kind) {
-            let tally = &mut exchange.message_mut(kind).tally;
-            tally.acks = tally.acks.saturating_add(acks);
+        if let Some(message) = self.exchanges.current_message(kind) {
+            message.tally.acks = message.tally.acks.saturating_add(acks);
         }
     }
 
@@ -296,13 +292,13 @@ impl Connection {
             && !self.is_opening
             && !self.is_closed()
             && (self.handshake.ack.is_some() || self.handshake.synack.is_none());
-        for from in [ConnectionEnd::Low, ConnectionEnd::High] {
+        for from in ConnectionEnd::BOTH {
             let kind = self.message_kind(from);
-            let stream = &self.ways.get(from).stream;
-            self.strides.of_end(from).is_regular = is_plain
-                && stream.is_known()
+            let stream = &self.ways[from].stream;
+            self.strides[from].is_regular = is_plain
+                && stream.is_known
                 && stream.ahead.is_empty()
-                && stream.acked_offset() <= stream.edge_offset();
+                && stream.acked <= stream.edge;
             self.expect_content(from, kind);
             self.expect_acknowledgements(from, kind);
         }
@@ -320,14 +316,14 @@ impl Connection {
     /// Tell what content is expected next from an end.
     #[inline(always)]
     pub(in crate::connection) fn expect_content(&mut self, from: ConnectionEnd, kind: Kind) {
-        let (way, stride) = (self.ways.get(from), self.strides.of_end(from));
-        let (edge, acked) = (way.stream.edge_offset(), way.stream.acked_offset());
+        let (way, stride) = (&self.ways[from], &mut self.strides[from]);
+        let (edge, acked) = (way.stream.edge, way.stream.acked);
         stride.expected = way.stream.sequence_at(edge);
         stride.skips_to = stride.expected;
         stride.is_regular &= edge.saturating_sub(acked) < u64::from(FARTHEST);
         if !stride.is_regular
             || way.has_finished
-            || way.reader.message_count() == 0
+            || way.reader.messages == 0
             || !way.write.goes_on()
         {
             return;
@@ -341,8 +337,8 @@ impl Connection {
     /// Tell which acknowledgements are expected of what an end sends.
     #[inline(always)]
     fn expect_acknowledgements(&mut self, from: ConnectionEnd, kind: Kind) {
-        let awaited = self.exchanges.awaited_end();
-        let (stream, stride) = (&self.ways.get(from).stream, self.strides.of_end(from));
+        let awaited = self.exchanges.awaited;
+        let (stream, stride) = (&self.ways[from].stream, &mut self.strides[from]);
         stride.expect_acknowledgements(stream, kind, awaited);
         if !stride.is_regular {
             stride.awaited = stride.acked;

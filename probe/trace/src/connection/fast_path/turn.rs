@@ -42,7 +42,7 @@ impl Connection {
         if !(this.begins_cut_again(kind, segment) && stride.is_near(segment.length)) {
             return false;
         }
-        let start = this.stream.edge_offset();
+        let start = this.stream.edge;
         let begin = MessageBegin {
             start,
             end: start.wrapping_add(u64::from(segment.length)),
@@ -59,20 +59,18 @@ impl Connection {
         other
             .stream
             .go_on(0, other_stride.count_news(segment.acknowledgement));
-        let heard = other.stream.acked_offset();
+        let heard = other.stream.acked;
         match kind {
             Kind::Request => {
-                if let Some(number) =
-                    exchanges.ask_in_turn(&begin, heard, this.stream.acked_offset())
-                {
-                    gathered
-                        .done
-                        .note_request(self.number, number, segment.payload);
+                let number = exchanges.ask_in_turn(&begin, heard, this.stream.acked);
+                if let Some(number) = number {
+                    let done = &mut gathered.done;
+                    done.note_request(self.number, number, segment.payload);
                 }
             }
             Kind::Response => exchanges.answer_in_turn(&begin, heard),
         }
-        let awaited = exchanges.awaited_end();
+        let awaited = exchanges.awaited;
         stride.begin_cut(kind, segment.length);
         stride.passed.time = segment.time;
         stride.expect_acknowledgements(&this.stream, kind, awaited);
@@ -106,7 +104,7 @@ impl Way {
         self.stream.place_next(segment);
         self.reader.begin_cut_again();
         self.counts.next(segment.length, begin.is_coalesced);
-        let (sizes, writes) = shapes.both_mut(kind);
+        let (sizes, writes) = shapes.side_mut(kind);
         sizes.record_size(segment.length);
         let (heads, end) = (&Heads::ONE_CUT, MessageEnd::Unknown);
         self.write
