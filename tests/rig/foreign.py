@@ -14,7 +14,7 @@ from nearmetal.lab.image.recipe import Modules
 _LINKS = 'for name in bin lib sbin; do mkdir -p "$1/usr/$name"; ln -s "usr/$name" "$1/$name"; done'
 _INSTALL = """#!/bin/sh
 set -e
-export PATH=/usr/sbin:/usr/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+export PATH=/usr/sbin:/usr/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 INITRD=No
 cd /var/cache/apt/archives
 [ -e /usr/bin/awk ] || ln -s mawk /usr/bin/awk
 dpkg="dpkg --force-depends --force-unsafe-io --force-confold"

@@ -156,15 +156,16 @@ class Ordinary:
         (root / "etc/modules-load.d/rig.conf").write_text("".join(f"{one}\n" for one in modules))
         (root / "etc/default/grub").write_text(f'GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX="{self._words}"\n')
 
-    def boot(self, by_grub: bool = False, is_online: bool = False) -> None:
+    def boot(self, by_grub: bool = False) -> None:
         """Up to its answer by SSH: its kernel is given to it, or its disk's GRUB finds it, once that was installed.
 
-        `is_online`: it reaches what this host does. StepFailed, with the end of its console, if it does not come up.
+        StepFailed, with the end of its console, if it does not come up.
         """
         if self.is_running():
             return
         given = ("-kernel", "vmlinuz", "-initrd", "initrd.img", "-append", f"root=/dev/vda1 rw {self._words}")
-        restrict = "off" if is_online else "on"
+        # A foreign one fetches what its lab image is built of.
+        restrict = "off" if self.is_foreign else "on"
         argv = [
             *find_emulator(self.folder.with_name("qemu"), self.processor),
             *("-accel", "tcg,thread=multi", *self._machine, "-smp", "2", "-m", MEMORY),
