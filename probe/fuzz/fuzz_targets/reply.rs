@@ -30,12 +30,12 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, to_head: bool) -> Option<Out
     if !reply.is_done() {
         reply.end_stream().ok()?;
     }
-    assert_eq!(reply.header_bytes() + reply.body_bytes(), consumed);
+    assert_eq!(reply.header_bytes() + reply.body, consumed);
     Some(Outcome {
         consumed,
-        status: reply.status(),
-        body: reply.body_bytes(),
-        keep_alive: reply.keep_alive(),
+        status: reply.status,
+        body: reply.body,
+        keep_alive: reply.keep_alive,
     })
 }
 
