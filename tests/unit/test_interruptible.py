@@ -2,7 +2,7 @@
 
 import os
 import signal
-import threading
+import time
 from pathlib import Path
 
 import duckdb
@@ -11,27 +11,23 @@ import pytest
 from nearmetal.store import query
 from nearmetal.system.interruptible import run_interruptibly
 
-LONG = "SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.fixture
-def interruption() -> None:
-    """Ctrl-C, in half a second. DuckDB takes one CPU meanwhile: other tests want some too."""
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+def be_interrupted(database: duckdb.DuckDBPyConnection) -> None:
+    """Ctrl-C, and then a question of minutes. DuckDB takes one CPU for it: other tests want some too."""
+    time.sleep(0.2)  # until the main thread waits
+    os.kill(os.getpid(), signal.SIGINT)
+    database.execute("SET threads = 1")
+    database.execute("SELECT count(*) FROM range(10000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3")
 
 
-@pytest.mark.timeout(60)
-def test_work_is_ended_as_by_ctrl_c(interruption: None) -> None:
-    with duckdb.connect(config={"threads": 1}) as database, pytest.raises(KeyboardInterrupt):
-        run_interruptibly(database, lambda: database.sql(LONG).fetchall())
+def test_work_is_ended_as_by_ctrl_c() -> None:
+    with duckdb.connect() as database, pytest.raises(KeyboardInterrupt):
+        run_interruptibly(database, lambda: be_interrupted(database))
 
 
-@pytest.mark.timeout(60)
-def test_so_are_the_tables_of_a_question(interruption: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def make_tables(database: duckdb.DuckDBPyConnection, kept: object) -> list[str]:
-        database.execute("SET threads = 1").execute(LONG)
-        return []
-
-    monkeypatch.setattr(query, "_make_tables", make_tables)
+def test_so_are_the_tables_of_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "_make_tables", lambda database, kept: be_interrupted(database))
     with pytest.raises(KeyboardInterrupt):
         query.answer_query("SELECT 1", [], tmp_path, print)

@@ -22,6 +22,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.package_install import describe_install
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.manifest import Manifest
 from nearmetal.system.files import closing_descriptor
 from nearmetal.system.interruptible import run_interruptibly
 
@@ -392,12 +393,12 @@ def _shape() -> str:
 def _convert_journal(run: RunFolder, place: str, to: Path) -> None:
     import duckdb
 
+    manifest = run.read_manifest()  # refuses a journal that is no file, before it is opened
     with duckdb.connect() as database, _open_plain_path(run.journal) as file:
-        run_interruptibly(database, lambda: _write_tables(database, file, run, place, to))
+        run_interruptibly(database, lambda: _write_tables(database, file, run, manifest, place, to))
 
 
-def _write_tables(database: "Database", file: Path, run: RunFolder, place: str, to: Path) -> None:
-    manifest = run.read_manifest()
+def _write_tables(database: "Database", file: Path, run: RunFolder, manifest: Manifest, place: str, to: Path) -> None:
     created = datetime.datetime.fromisoformat(manifest.created).astimezone(datetime.UTC).replace(tzinfo=None)
     study = manifest.study
     lines = database.read_json(
