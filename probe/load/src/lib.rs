@@ -16,6 +16,7 @@ mod pinned_memory;
 mod plan;
 mod poller;
 mod progress;
+mod progress_lines;
 mod ramp;
 mod ramp_warnings;
 mod recorder;
@@ -44,7 +45,7 @@ use ground::clock::{Nanoseconds, SECOND};
 
 pub use arguments::Args;
 pub use document::Document;
-pub use progress::{ProgressLine, StepLine, WaitingLine};
+pub use progress_lines::{ProgressLine, StepLine, WaitingLine};
 
 use ground::refusal::Refusal;
 use ground::{interrupt, layout, output, usage};
