@@ -264,7 +264,7 @@ runsc: .venv/python-test
 release: .venv/python-test
 	$(PYTHON) release.py dist $(PYTHONS)
 
-# The wheel for another processor, by Debian's cross compiler. It is made and not tried: that takes such a host.
+# The wheel for another processor, by Debian's cross compiler. `make rig RIG="--arch arm64"` tries it.
 AARCH64 = target/aarch64-unknown-linux-gnu/release/nearmetal-probe
 wheel-aarch64: .venv/python-test
 	@$(call install,$(call missing,gcc-aarch64-linux-gnu libc6-dev-arm64-cross))

@@ -26,10 +26,10 @@ PACKAGES = (
     *("systemd-sysv", "systemd", "udev", "openssh-server", "ifupdown", "dbus", "kmod"),
     *("iproute2", "procps", "util-linux", "ca-certificates", "sudo", "python3", "python3-venv"),
     *("qemu-utils", "mmdebstrap", "busybox-static", "e2fsprogs", "xz-utils", "zstd", "lz4"),
-    *("docker.io", "uidmap", "ethtool", "tcpdump", "sysbench", "iperf3"),
+    *("docker.io", "apparmor", "uidmap", "ethtool", "tcpdump", "sysbench", "iperf3"),
 )
 _PACKAGES_PC = (
-    *("apparmor", "podman", "libvirt-daemon-system", "libvirt-clients"),
+    *("podman", "libvirt-daemon-system", "libvirt-clients"),
     *("fuse-overlayfs", "slirp4netns", "dbus-user-session", "grub2-common", "grub-pc-bin", "dnsmasq-base"),
 )
 """For the steps that are taken on a PC alone."""
