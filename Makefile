@@ -178,7 +178,7 @@ again-probe = { failed=$$(sed -n '/^failures:$$/,/^test result/s/^    \([a-z0-9_
 
 # The tests that need the host to themselves come last. Live tests and the probe's wait as long as they compute, so more
 # of them run at once than there are CPUs: five, and eight. Beside the live tests, the others take what these leave of the
-# CPUs, and linters and the probe's compiler, which are nice, what those leave. Neighbours share expensive fixtures:
+# CPUs, and mypy, which is nice, what those leave. Neighbours share expensive fixtures:
 # worksteal keeps them together, and tests/dealing.py live tests that share an engine or a guest. Tests start Python
 # hundreds of times, which is faster with bytecode.
 test: export PYTHONDONTWRITEBYTECODE =
@@ -209,7 +209,7 @@ test-probe: probe-tests
 
 probe-tests:
 	@mkdir -p build
-	nice $(CARGO_TEST) --no-run
+	$(CARGO_TEST) --no-run
 
 long-test: setup .venv/packages-long runsc
 	$(PYTHON) -m pytest -m "hypothesis and not live" --hypothesis-profile=exploring
