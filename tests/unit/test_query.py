@@ -21,6 +21,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import query
 from tests import journals
 from tests.command_line import call
+from tests.waiting import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 
@@ -531,6 +532,8 @@ def test_a_question_that_takes_long_is_ended_by_ctrl_c(run: Path) -> None:
     command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), sys.executable, "-m", "nearmetal", "query", sql]
     asked = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
+        # Not while it imports: there Ctrl-C ends Python by the signal.
+        wait_until(lambda: "duckdb" in Path(f"/proc/{asked.pid}/maps").read_text(), 60)
         with pytest.raises(subprocess.TimeoutExpired):
             asked.wait(2)
         asked.send_signal(signal.SIGINT)
