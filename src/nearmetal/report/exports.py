@@ -17,7 +17,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.package_install import describe_install
 from nearmetal.report import table_values
 from nearmetal.report.tidy_tables import Cell, Row, TidyTable, find_columns
-from nearmetal.system.interruptible import run_interruptibly
+from nearmetal.system.duckdb_interrupt import run_interruptibly
 
 _TYPES: Final = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _LATEX = re.compile(r"[\\{}$&#^_~%<>|\"]")

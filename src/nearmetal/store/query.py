@@ -23,8 +23,8 @@ from nearmetal.package_install import describe_install
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.system.duckdb_interrupt import run_interruptibly
 from nearmetal.system.files import closing_descriptor
-from nearmetal.system.interruptible import run_interruptibly
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database

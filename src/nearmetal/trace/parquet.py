@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.package_install import describe_install
-from nearmetal.system.interruptible import run_interruptibly
+from nearmetal.system.duckdb_interrupt import run_interruptibly
 
 SUFFIX: Final = ".parquet"
 

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from nearmetal.store import query
-from nearmetal.system.interruptible import run_interruptibly
+from nearmetal.system.duckdb_interrupt import run_interruptibly
 
 pytestmark = pytest.mark.timeout(60)
 
