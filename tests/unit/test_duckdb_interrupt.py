@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -12,6 +13,14 @@ from nearmetal.store import query
 from nearmetal.system.duckdb_interrupt import run_interruptibly
 
 pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Ctrl-C, whatever tests before these made of it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before or signal.default_int_handler)
 
 
 def be_interrupted(database: duckdb.DuckDBPyConnection) -> None:
