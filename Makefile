@@ -95,7 +95,7 @@ $(PROBE): $(SOURCES) | .venv/packages
 
 # The probe is copied into machines that have nothing installed, so it carries its C library with it.
 # Without make's flags: cargo would look for a job server that is closed to it.
-CARGO_STATIC = env -u MAKEFLAGS RUSTFLAGS="-C target-feature=+crt-static" cargo
+CARGO_STATIC = env -u MAKEFLAGS -u MFLAGS RUSTFLAGS="-C target-feature=+crt-static" cargo
 CARGO_FLAGS  = --locked --target $(TARGET)
 
 probe:

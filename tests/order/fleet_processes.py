@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -43,16 +44,33 @@ def _schedule(told: Connection) -> None:
     asyncio.run(stand())
 
 
-def start_worker(address: str, name: str) -> BaseProcess:
-    process = fork_server.FORKING.Process(target=_work, args=(os.environ["NEARMETAL_HOME"], address, name))
+def start_worker(address: str, name: str, told: Connection | None = None) -> BaseProcess:
+    """It joins later, and sends its name then."""
+    process = fork_server.FORKING.Process(target=_work, args=(os.environ["NEARMETAL_HOME"], address, name, told))
     process.start()
     return process
 
 
-def _work(home: str, address: str, name: str) -> None:
+def start_workers(address: str, names: Sequence[str]) -> list[BaseProcess]:
+    """That have joined: a controller that finds one of them goes on without the others."""
+    ours, theirs = fork_server.FORKING.Pipe()
+    processes = [start_worker(address, name, theirs) for name in names]
+    joined = set[str]()
+    while joined != set(names):
+        assert ours.poll(60), f"of {names} only {joined} joined"
+        joined.add(ours.recv())
+    return processes
+
+
+def _work(home: str, address: str, name: str, told: Connection | None) -> None:
     os.environ["NEARMETAL_HOME"] = home
     logging.disable(logging.CRITICAL)
-    sys.exit(run_worker(address, name, ignore_text))
+
+    def note_joining(text: str) -> None:
+        if told is not None and text.startswith(f"the site {name} stands"):
+            told.send(name)
+
+    sys.exit(run_worker(address, name, note_joining))
 
 
 def start_controller(folder: Path, text: str, scheduler: str, event: str = "", count: int = 0) -> BaseProcess:

@@ -31,7 +31,7 @@ from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.store.verify import verify
 from nearmetal.study.blocks import plan_blocks
 from tests.order import mock_run
-from tests.order.fleet_processes import start_controller, start_scheduler, start_worker
+from tests.order.fleet_processes import start_controller, start_scheduler, start_worker, start_workers
 from tests.order.test_block_process import processes
 from tests.waiting import until
 
@@ -132,9 +132,9 @@ async def settle(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def standing(*names: str) -> Iterator[str]:
-    """A scheduler, whose address it is, and sites of these names. They are forked, and need not import."""
+    """A scheduler, whose address it is, and sites of these names, which have joined it."""
     scheduler, address = start_scheduler()
-    sites = [start_worker(address, name) for name in names]
+    sites = start_workers(address, names)
     try:
         yield address
     finally:

@@ -88,7 +88,8 @@ fn a_request_that_is_sent_again_was_begun_once_and_in_time() {
     assert_eq!(number(&document, "/requests/sent"), 50, "{document}");
     assert!(number(&document, "/lateness_ns/p90") < 300_000_000);
     // It is given up when its time is over, counted from when it was first sent.
-    let document = load(address, &format!("{arguments} --timeout 300ms"));
+    let output = begun_in_time(|| run(address, &format!("{arguments} --timeout 300ms")));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let given_up = number(&document, "/errors/client_timeout");
     assert!(given_up > 10, "{document}");
 }
@@ -166,16 +167,18 @@ fn a_step_of_a_ramp_does_not_begin_with_what_the_one_before_left_behind() {
 
 #[test]
 fn a_ramp_ends_where_the_server_answers_no_more() {
-    let asked = AtomicUsize::new(0);
-    let address = server(move |mut stream| {
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        while request(&mut reader).is_some() {
-            if asked.fetch_add(1, Ordering::Relaxed) < 100 {
-                let _ = stream.write_all(OK);
+    let output = begun_in_time(|| {
+        let asked = AtomicUsize::new(0);
+        let address = server(move |mut stream| {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while request(&mut reader).is_some() {
+                if asked.fetch_add(1, Ordering::Relaxed) < 100 {
+                    let _ = stream.write_all(OK);
+                }
             }
-        }
+        });
+        run(address, &format!("{TWO_RATES} --progress"))
     });
-    let output = run(address, &format!("{TWO_RATES} --progress"));
     let lines: Vec<Value> = serde_json::Deserializer::from_slice(&output.stderr)
         .into_iter()
         .collect::<Result<_, _>>()
