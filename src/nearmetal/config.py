@@ -1,6 +1,7 @@
 """Where things lie on this machine, and the limits on every wait."""
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -71,12 +72,14 @@ def read_patience(environment: Mapping[str, str], cpuinfo: Path = Path("/proc/cp
         raise BadInput(f"{named!r} is no number from 1 to 100", "NEARMETAL_PATIENCE", "unset it, or say 3, for example")
     try:
         with cpuinfo.open("rb") as file:
-            first = file.read(1024)  # of the first processor: a host of hundreds takes long to list them all
+            first = file.read(2048)  # of the first processor: a host of hundreds takes long to list them all
     except OSError:
         return 1.0
-    return _EMULATED if b"QEMU TCG CPU" in first else 1.0
+    return _EMULATED if _EMULATORS.search(first) else 1.0
 
 
 _EMULATED = 6.0
+_EMULATORS = re.compile(rb"QEMU TCG CPU|CPU implementer\s*: 0x00\n(.*\n)*CPU part\s*: 0x051\n")
+"""The second is the ARM processor `max` (QEMU's target/arm/tcg/cpu64.c), which only its emulation has."""
 
 LIMITS = Limits().scaled(read_patience(os.environ))

@@ -10,14 +10,17 @@ from nearmetal.config import Limits, read_patience
 from nearmetal.errors import BadInput
 
 _EMULATED = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: QEMU TCG CPU version 2.5+\n"
+_EMULATED_ARM = "processor\t: 0\nFeatures\t: fp\nCPU implementer\t: 0x00\nCPU variant\t: 0x0\nCPU part\t: 0x051\n"
+_REAL_ARM = "processor\t: 0\nFeatures\t: fp\nCPU implementer\t: 0x41\nCPU variant\t: 0x0\nCPU part\t: 0xd0c\n"
 _REAL = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 7B13\n"
 
 
 def test_an_emulated_processor_gets_more_time_than_a_real_one(tmp_path: Path) -> None:
-    (tmp_path / "emulated").write_text(_EMULATED)
-    (tmp_path / "real").write_text(_REAL)
-    assert read_patience({}, tmp_path / "real") == 1
-    assert read_patience({}, tmp_path / "emulated") > 1
+    for emulated, real in ((_EMULATED_ARM, _REAL_ARM), (_EMULATED, _REAL)):
+        (tmp_path / "emulated").write_text(emulated)
+        (tmp_path / "real").write_text(real)
+        assert read_patience({}, tmp_path / "real") == 1
+        assert read_patience({}, tmp_path / "emulated") > 1
     assert read_patience({}, tmp_path / "not there") == 1
     assert read_patience({"NEARMETAL_PATIENCE": "2.5"}, tmp_path / "emulated") == 2.5
 

@@ -45,7 +45,8 @@ pub struct Virtualization {
     pub(super) hypervisor: Option<String>,
     /// Whether the processor says that it is virtual.
     pub(super) hypervisor_flag: bool,
-    /// How the hypervisor names itself to programs, such as KVMKVMKVM or TCGTCGTCGTCG.
+    /// How the hypervisor names itself to programs, such as KVMKVMKVM or TCGTCGTCGTCG. On ARM, where it does not, the
+    /// latter stands for a processor that only QEMU's emulation has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hypervisor_signature: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +57,7 @@ pub struct Virtualization {
     pub(super) vendor: Option<String>,
 }
 
-/// The name by the strongest sign: the processor's flag, the kernel's own word, then the firmware's.
+/// The name by the strongest sign: the processor's, the kernel's own word, then the firmware's.
 pub fn name_hypervisor(kernel: &Kernel, found: &Virtualization) -> Option<String> {
     let named = || {
         [
@@ -70,7 +71,7 @@ pub fn name_hypervisor(kernel: &Kernel, found: &Virtualization) -> Option<String
         .find(|name| !name.is_empty())
         .cloned()
     };
-    if found.hypervisor_flag {
+    if found.hypervisor_flag || found.hypervisor_signature.is_some() {
         return Some(named().unwrap_or_else(|| "of an unknown kind".to_owned()));
     }
     found
@@ -135,6 +136,10 @@ mod tests {
         "proc/cpuinfo",
         "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\n",
     );
+    const EMULATED_ARM: (&str, &str) = (
+        "proc/cpuinfo",
+        "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x00\nCPU part\t: 0x051\n",
+    );
     const PRODUCT: &str = "sys/class/dmi/id/product_name";
     const VENDOR: &str = "sys/class/dmi/id/sys_vendor";
 
@@ -155,6 +160,16 @@ mod tests {
             let [vendor, product] = [vendor, product].map(|name| format!("{name}\n"));
             let found = name_machine(&[ARM, (VENDOR, &vendor), (PRODUCT, &product)]);
             assert_eq!(found.as_deref(), wanted, "{vendor} {product}");
+        }
+    }
+
+    #[test]
+    fn an_arm_processor_that_only_emulation_has_names_it() {
+        let laid = Laid::create_empty("emulated-arm");
+        for ((file, text), wanted) in [(EMULATED_ARM, Some("TCGTCGTCGTCG")), (ARM, None)] {
+            laid.write(file, text);
+            let found = read_virtualization(&laid.kernel_view());
+            assert_eq!(found.hypervisor_signature.as_deref(), wanted);
         }
     }
 

@@ -57,7 +57,10 @@ pub fn read_virtualization(kernel: &Kernel) -> Virtualization {
     let mut found = Virtualization {
         hypervisor: None,
         hypervisor_flag,
-        hypervisor_signature: hypervisor_flag.then(hypervisor_signature).flatten(),
+        hypervisor_signature: hypervisor_flag
+            .then(read_signature)
+            .flatten()
+            .or_else(|| is_emulated_arm(&text).then(|| EMULATION.to_owned())),
         hypervisor_type: kernel.read_text("sys/hypervisor/type"),
         product: kernel.read_text("sys/class/dmi/id/product_name"),
         vendor: kernel.read_text("sys/class/dmi/id/sys_vendor"),
@@ -92,9 +95,16 @@ fn kvm_offers_steal() -> bool {
     true
 }
 
+/// Whether it is the processor `max` of QEMU's emulation, whose identification register names no maker and the part `Q`
+/// (QEMU's target/arm/tcg/cpu64.c). Of QEMU's other models the register is that of the processor that is emulated.
+fn is_emulated_arm(cpuinfo: &str) -> bool {
+    let is_said = |key, wanted| value_of(cpuinfo, key) == Some(wanted);
+    is_said("CPU implementer", "0x00") && is_said("CPU part", "0x051")
+}
+
 /// The name in CPUID leaf 0x40000000, which hypervisors fill in by convention.
 #[cfg(target_arch = "x86_64")]
-fn hypervisor_signature() -> Option<String> {
+fn read_signature() -> Option<String> {
     let leaf = std::arch::x86_64::__cpuid(0x4000_0000);
     let bytes = [
         leaf.ebx.to_le_bytes(),
@@ -109,7 +119,7 @@ fn hypervisor_signature() -> Option<String> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn hypervisor_signature() -> Option<String> {
+fn read_signature() -> Option<String> {
     None
 }
 
