@@ -8,7 +8,8 @@ PROBE      := .venv/bin/nearmetal-probe
 PYTHON     := .venv/bin/python
 SOURCES    := Cargo.toml Cargo.lock $(shell find probe -path probe/fuzz -prune -o \( -path '*/src/*.rs' -o -name Cargo.toml \) -print)
 # What Debian has to bring: the machines' tools, what the image is built with, and what compiles the probe.
-PACKAGES   := qemu-system-x86 qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
+QEMU       := qemu-system-$(if $(filter aarch64,$(shell uname -m)),arm,x86)
+PACKAGES   := $(QEMU) qemu-utils mmdebstrap docker.io iproute2 ethtool busybox-static e2fsprogs xz-utils \
               zstd lz4 procps kmod util-linux ca-certificates python3-venv gcc libc6-dev
 # The programs that tests drive.
 TESTED     := openssh-client chromium sysbench httperf tcpdump curl sysstat podman runc sudo uidmap fish tcsh \

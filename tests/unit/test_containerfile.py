@@ -7,8 +7,9 @@ from nearmetal.lab.image import tools
 from nearmetal.lab.networks import network
 
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = {"docker.io", "busybox-static", "python3-venv", "gcc", "libc6-dev"}
-"""Of a checkout's packages those for tests, for compiling, and of the engine that is the host's."""
+ELSEWHERE = {"docker.io", "busybox-static", "python3-venv", "gcc", "libc6-dev", "$(QEMU)"}
+"""Of a checkout's packages those for tests, for compiling, of the engine that is the host's, and of the processor's QEMU,
+which the Containerfile names by itself."""
 ESSENTIAL = {"apt", "coreutils", "dpkg", "tar"}
 """In any Debian."""
 
@@ -22,5 +23,6 @@ def test_it_installs_what_a_checkout_and_an_image_need() -> None:
     installed = _list_packages("Containerfile", r'\nARG PACKAGES="(.*?)"')
     checkout = _list_packages("Makefile", r"\nPACKAGES +:= (.*?[^\\])\n") - ELSEWHERE
     needed = checkout | {*tools.PACKAGES.values(), *network.TOOLS.values(), "tcpdump", "apparmor", "iptables"}
-    assert len(checkout) > 10
+    assert len(checkout) > 9
+    assert "qemu-system-$(" in (ROOT / "Containerfile").read_text()
     assert sorted(needed - ESSENTIAL - installed) == []
