@@ -70,7 +70,7 @@ ITSELF = NEARMETAL_PROBE_BUILT=1 $(PYTHON) -m pip install -q --disable-pip-versi
 .venv/python: pyproject.toml build_probe.py locked/run.txt | .venv/packages
 	@echo "== setting up the Python environment; its packages are fetched, which takes a minute or more the first time"
 	@[ -x $(PYTHON) ] || python3 -m venv .venv
-	@$(LOCKED) locked/run.txt
+	@$(LOCKED) locked/run.txt --no-compile
 	@$(ITSELF)
 	@touch $@
 

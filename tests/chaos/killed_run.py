@@ -41,7 +41,7 @@ class KilledRun(Killed):
             self._process = self.command(*words)
             until = time.monotonic() + self.place.patience
             while not self._at_work() and self._process.poll() is None and time.monotonic() < until:
-                time.sleep(0.02)
+                time.sleep(0.1)  # each look reads all of /proc
         return self._process
 
     def _at_work(self) -> bool:
