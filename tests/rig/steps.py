@@ -341,10 +341,16 @@ def suffer_faults(machine: Ordinary) -> str:
     return _test(machine, tests, "NEARMETAL_TEST_ACCEL=kvm")
 
 
+def measure_hardened(machine: Ordinary) -> str:
+    """The host closed more than most: read only, noexec, without IPv6, behind a firewall; or refused by name."""
+    return _test(machine, "tests/live/test_hardened_hosts.py", "NEARMETAL_TEST_ACCEL=kvm")
+
+
 STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "install": install,
     "doctor": examine,
     "faults": suffer_faults,
+    "hardened": measure_hardened,
     "docker": measure_in_docker,
     "kvm": measure_by_kvm,
     "restored": restore_by_kvm,

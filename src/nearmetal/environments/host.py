@@ -73,6 +73,7 @@ class HostEnvironment:
             rootless.find_root(user, "machines cannot be made"),
             *containment.find_missing(site, containment.PRIVILEGED),
             *await check_programs(site, packages),
+            await namespace_machine.check_scratch(site),
             check_provided("probe", probe.path),
             lab_machine.check_image(machine.image),
             *await check_limits(machine, site),

@@ -14,10 +14,11 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
+from nearmetal.lab.findings import finding
 from nearmetal.lab.machines.identity import FirstProcess
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.site import LocalSite, must
-from nearmetal.model import Completed, ControlGroup, Door, Handle, Running, Site, SiteRunning
+from nearmetal.model import Completed, ControlGroup, Door, Finding, Handle, Running, Site, SiteRunning
 
 _MOMENT = 1.0
 """Seconds in which a program ends that hears a signal."""
@@ -31,6 +32,34 @@ mkdir -p -m 700 -- "$2"
 mkdir -m 755 -- "$2/upper" "$2/cgroup" "$2/cgroup/cpuset" "$2/cgroup/cpuacct" "$2/cgroup/memory" "$2/cgroup/cpu"
 exec cp -- "$1" "$2/nearmetal-probe"
 """
+
+
+# The first folder that is there, with the mount it lies on.
+_FIND_MOUNT = """
+folder=$1
+while [ ! -e "$folder" ]; do folder=$(dirname -- "$folder"); done
+echo "$folder"
+exec findmnt --noheadings --output FSTYPE,OPTIONS --target "$folder"
+"""
+_NO_UPPER = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "overlay"})
+"""File systems that cannot hold what is written to an overlay: docs.kernel.org/filesystems/overlayfs.html, "Upper and
+Lower". They lack its attributes or its kinds of files."""
+
+
+async def check_scratch(site: Site) -> Finding:
+    """Whether machines of a site can write where it has their files, and run programs from there."""
+    ended = await site.exec(["sh", "-c", _FIND_MOUNT, "find-mount", site.state])
+    lines = ended.text.splitlines()
+    if ended.status != 0 or len(lines) < 2:
+        return Finding(what="machines' files", ok=True)  # a system without such mounts: creating one will tell
+    folder, (kind, options) = lines[0], lines[-1].split()
+    why = None
+    if kind in _NO_UPPER:
+        why = f"an overlay cannot write to its file system, {kind}"
+    elif "noexec" in options.split(","):
+        why = "nothing on its file system may be run: it is mounted noexec"
+    remedy = "name a folder on a disk of this host: NEARMETAL_HOME, or XDG_STATE_HOME"
+    return finding("machines' files", why is None, f"{folder}: {why}", remedy)
 
 
 async def make_scratch(folder: str, site: Site) -> None:

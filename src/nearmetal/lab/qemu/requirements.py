@@ -2,7 +2,10 @@
 
 import asyncio
 import difflib
+import os
+import socket
 
+from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe, rootless
@@ -18,6 +21,7 @@ from nearmetal.units import show_size
 
 from . import accelerator, arguments, machine_type, own_disk, own_kernel
 from .accelerator import BootProof
+from .guest import LOOPBACK
 
 _TOOLS = {"qemu-img": "qemu-utils", "ip": "iproute2", "taskset": "util-linux"}
 """Program to Debian package."""
@@ -70,6 +74,7 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
         pc_alone(f"machine.disk {machine.disk}", machine.disk == "ide", 'set machine.disk = "virtio-blk"'),
         pc_alone(f"image {machine.image}", machine.brings_image, "make it an image of nearmetal's: image build --from"),
         *await shares.check_share(machine, site),
+        *([await check_loopback()] if site.spec is None else ()),
         *([rootless.find_quota(machine)] if rootless.lacks_groups(site) else ()),
     ]
     if not all(one.ok for one in found):
@@ -87,6 +92,22 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
         what = f"machine.vmm_arguments {' '.join(more)}"
         found.append(finding(what, refused is None, f"this QEMU refuses them: {refused}", _LIST_ALL))
     return found
+
+
+async def check_loopback() -> Finding:
+    """Whether this host reaches itself: a guest's agent and its SSH server are reached by ports of its loopback."""
+    why = None
+    with socket.create_server((LOOPBACK, 0)) as server:
+        try:
+            async with asyncio.timeout(LIMITS.mute):
+                _, writer = await asyncio.open_connection(*server.getsockname())
+            writer.close()
+        except TimeoutError:
+            why = "it gave no answer: a firewall drops what comes in there"
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+    remedy = "ip link set lo up; in a firewall that drops by default: iptables -I INPUT -i lo -j ACCEPT"
+    return finding("this host's loopback", why is None, f"a connection to {LOOPBACK}: {why}", remedy)
 
 
 async def _vmm(machine: MachineSpec, site: Site) -> list[Finding]:
