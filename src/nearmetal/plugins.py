@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nearmetal.errors import BadInput, HostCannot, message_of
@@ -139,6 +140,8 @@ def _find_problem(group: Group, name: str, plugin: object) -> str | None:
     module, protocol = _PROMISES[group]
     promised = getattr(importlib.import_module(module), protocol)
     is_class = isinstance(plugin, type)
+    if isinstance(plugin, ModuleType):
+        return f"it is a module; its entry point has to name an object in it: {plugin.__name__}:plugin"
     if is_class != (group in ("workloads", "observers")):
         return f"it is {'a class, not an object' if is_class else 'an object, not a class'} (docs/extending.md)"
     # What a Protocol has as a property, the objects of a class may have from their `__init__` on.

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -140,6 +141,7 @@ class Half:
         ("workloads", Half(), "is an object, not a class"),
         ("observers", Half, "is no Observer: it has no start, takes"),
         ("sections", Half(), "is no SectionPlugin: it has no order, render, title"),
+        ("sections", ModuleType("theirs.half"), "is a module; its entry point has to name .*: theirs.half:plugin"),
     ],
 )
 def test_what_is_not_what_its_group_asks_for_is_told_by_what_it_lacks(
