@@ -10,6 +10,7 @@ import pytest
 from nearmetal import cli
 from nearmetal.model import TrialRecord
 from nearmetal.report.write import render
+from nearmetal.run.trial import keep_artifacts
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder, describe_change, hash_file
 from tests import captures, journals, plausible_captures
@@ -97,3 +98,19 @@ def test_a_file_that_is_no_runs_or_has_no_record_is_nothing_to_warn_of(folder: R
     for file in (tmp_path / "artifacts" / "one.pcap", artifacts(folder)[0].parent / "of-nobody"):
         file.write_bytes(b"any")
         assert describe_change(file) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("a.txt", "a.txt"),
+        ("of/a.txt", "of/a.txt"),
+        ("../../../a.txt", "a.txt"),
+        ("/etc/a.txt", "etc/a.txt"),
+        ("..", "unnamed"),
+    ],
+)
+def test_the_name_that_a_plugin_gives_leads_out_of_no_trial(name: str, kept: str, tmp_path: Path) -> None:
+    (artifact,) = keep_artifacts(tmp_path / "artifacts", "trial", {name: b"content"})
+    assert artifact.path == f"artifacts/trial/{kept}"
+    assert (tmp_path / artifact.path).read_bytes() == b"content"

@@ -468,10 +468,14 @@ class _Trial:
 
 
 def keep_artifacts(folder: Path, trial: str, artifacts: Mapping[str, bytes]) -> tuple[model.Artifact, ...]:
-    """Files of a trial, by its id, written into the run's folder of artifacts; what its record says of them."""
+    """Files of a trial, by its id, written into the run's folder of artifacts; what its record says of them.
+
+    A plugin may make a name of what a program said; no name leads out of the trial's folder.
+    """
     found = []
     for name, content in artifacts.items():
-        path = folder / trial / name
+        inside = [part for part in name.split("/") if part not in ("", ".", "..")]
+        path = folder.joinpath(trial, *inside or ["unnamed"])
         write_whole(path, content)
         sha256 = hashlib.sha256(content).hexdigest()
         found.append(model.Artifact(path=str(path.relative_to(folder.parent)), sha256=sha256))
