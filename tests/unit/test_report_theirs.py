@@ -135,6 +135,49 @@ def test_a_section_that_breaks_is_told_in_its_place_and_takes_no_other_with_it(
     assert "> **Warning:** breaks raised KeyError" in str(render(copy, "md", said.append))
 
 
+class TakesOurTable(Theirs):
+    table = "verdicts"
+
+    def render(self, report: ReportInput) -> Section:
+        return Section(self.name, self.title, "", (Table(self.table, "", (Column("what"),), (("a",),)),))
+
+
+class TakesTrials(TakesOurTable):
+    table = "trials"
+
+
+class ShortRow(Theirs):
+    def render(self, report: ReportInput) -> Section:
+        return Section(self.name, self.title, "", (Table("t", "", (Column("what"), Column("n")), (("a",),)),))
+
+
+class OddValue(Theirs):
+    def render(self, report: ReportInput) -> Section:
+        return Section(self.name, self.title, "", (Table("t", "", (Column("what"),), (([1],),)),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "why"),
+    [
+        (TakesOurTable(), "the table 'verdicts' would write verdicts.csv, which the section 'verdicts' writes already"),
+        (TakesTrials(), "the table 'trials' would write trials.csv, which the report itself writes already"),
+        (ShortRow(), "the table 't' has 2 columns, and its row 1 has 1 values"),
+        (OddValue(), r"the table 't' has \[1\] in its row 1, which is no Value"),
+    ],
+)
+def test_a_table_that_cannot_be_written_takes_its_section_alone(
+    plugin: Theirs, why: str, report: ReportInput, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = make_sections(report)
+    beside_ours(monkeypatch, theirs=plugin)
+    monkeypatch.setattr(plugins, "package_of", lambda group, name: name if name == "theirs" else None)
+    said: list[str] = []
+    chapters = make_sections(report, said.append)
+    assert [section for section in chapters if section.name != "theirs"] == sound
+    (line,) = said
+    assert re.search(f"^the section 'theirs' broke, .*: (Value|Type)Error: {why}$", line)
+
+
 class DrawsNothing(Theirs):
     name = "odd-chart"
 

@@ -63,6 +63,16 @@ class Table:
     folded: bool = False
     where: Literal["both", "page", "data"] = "both"
 
+    def __post_init__(self) -> None:
+        """Here the trace of an odd row leads to its section, and the report is whole without that section."""
+        for number, row in enumerate(self.rows, 1):
+            if len(row) != len(self.columns):
+                count = f"{len(self.columns)} columns, and its row {number} has {len(row)} values"
+                raise ValueError(f"the table {self.name!r} has {count}")
+            for value in row:
+                if not isinstance(value, Value):
+                    raise TypeError(f"the table {self.name!r} has {value!r} in its row {number}, which is no Value")
+
 
 @dataclass(frozen=True)
 class Panel:

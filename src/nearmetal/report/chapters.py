@@ -11,8 +11,8 @@ from dataclasses import replace
 from nearmetal import plugins
 from nearmetal.control_characters import strip_controls
 from nearmetal.errors import NearmetalError, ToolFailed, message_of
-from nearmetal.report import figures
-from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Section, Source
+from nearmetal.report import figures, formats
+from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Section, Source, Table
 from nearmetal.report.drawing import INSTALL_ENGINE
 from nearmetal.report.report_input import ReportInput, SectionPlugin
 from nearmetal.say import Say
@@ -20,6 +20,9 @@ from nearmetal.say import Say
 _TRUST = "validity"
 """The chapter whose warnings are about what the report is made of."""
 _NAMED = 5
+
+DATA_TABLES = ("trials.csv", "blocks.csv")
+"""Files of a report that no section makes."""
 
 _OF_CELLS = ("responses", "cost")
 """Chapters of what was measured. They need no analysis and have most pictures, which are drawn while it is made."""
@@ -38,15 +41,17 @@ def make_sections(
     raising, so that a chapter of ours that breaks cannot pass unseen in a test.
     """
     found: list[tuple[float, str, Section]] = []
+    written = dict.fromkeys(DATA_TABLES, "the report itself")
 
     def make(name: str) -> None:
-        place, section = _make_section(name, report, say)
+        place, section = _make_section(name, report, say, written)
         if section is not None:
             if take is not None:
                 take(section)
             found.append((place, name, section))
 
-    names = plugins.list_names("sections")
+    # Ours come first, so that a file that two write is missed by the section of a package.
+    names = sorted(plugins.list_names("sections"), key=lambda name: plugins.package_of("sections", name) is not None)
     for name in names:
         if name in _OF_CELLS:
             make(name)
@@ -60,8 +65,10 @@ def make_sections(
     return _warn_of_unread(ordered, report.unread, say)
 
 
-def _make_section(name: str, report: ReportInput, say: Say | None) -> tuple[float, Section | None]:
-    """Its place in the report, and the chapter."""
+def _make_section(
+    name: str, report: ReportInput, say: Say | None, written: dict[str, str]
+) -> tuple[float, Section | None]:
+    """Its place in the report, and the chapter. `written` says which section writes a file, and is added to."""
     place, title = math.inf, name  # until its plugin has told
     try:
         plugin: SectionPlugin = plugins.load("sections", name)
@@ -69,6 +76,8 @@ def _make_section(name: str, report: ReportInput, say: Say | None) -> tuple[floa
         section = plugin.render(report)
         if not isinstance(section, Section | None):
             raise TypeError(f"render gave no Section, but {type(section).__name__}")
+        if section is not None:
+            written |= _name_files(name, section, written)
     except Exception as error:
         if say is None:
             raise
@@ -85,6 +94,23 @@ def _make_section(name: str, report: ReportInput, say: Say | None) -> tuple[floa
             ),
         )
     return place, section
+
+
+def _name_files(name: str, section: Section, written: Mapping[str, str]) -> dict[str, str]:
+    """The files that a section writes. ValueError if another section writes one of them."""
+    found: dict[str, str] = {}
+    for block in section.blocks:
+        if isinstance(block, Table) and block.where != "page":
+            files = [f"{formats.file_name(block.name)}.csv"]
+        elif isinstance(block, Chart):
+            files = [f"{formats.picture_name(block, panel.name)}.svg" for panel in block.panels]
+        else:
+            continue
+        for file in files:
+            if owner := written.get(file):
+                raise ValueError(f"the {block.kind} {block.name!r} would write {file}, which {owner} writes already")
+            found[file] = f"the section {name!r}"
+    return found
 
 
 def _warn_of_unread(sections: Sequence[Section], unread: Mapping[str, str], say: Say | None) -> list[Section]:
