@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from nearmetal import model, plugins
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.in_short import in_short
 from nearmetal.study.factors import KnownNames, treatments_of
 from nearmetal.study.files import FileReader
 from nearmetal.study.treatment_request import TreatmentRequest, TreatmentRequests, find_targets
@@ -124,14 +125,23 @@ class Resolver:
         return self._services
 
 
+_PROPERTIES = tuple(name for name, value in vars(model.Workload).items() if isinstance(value, property))
+"""What an object has, perhaps from its `__init__` on, so that `plugins.load` does not look for it in the class."""
+
+
 def build_workload(spec: model.WorkloadSpec | model.ResolvedWorkload) -> model.Workload:
-    """A workload from its entry. pydantic's ValidationError when a parameter does not fit; HostCannot when its kind is
-    judged by a response that it does not give."""
+    """A workload from its entry. pydantic's ValidationError when a parameter does not fit; HostCannot when its kind
+    lacks a property of the Protocol, or is judged by a response that it does not give."""
     return _make_workload(spec.kind, validate_parameters(spec))
 
 
 def _make_workload(kind: str, parameters: model.Frozen) -> model.Workload:
     workload = plugins.load("workloads", kind)(parameters)
+    if lacks := [name for name in _PROPERTIES if not hasattr(workload, name)]:
+        raise HostCannot(
+            f"workloads of kind {kind!r} have no {in_short(lacks, 3)}",
+            remedy=f"ask whoever made the package {plugins.package_of('workloads', kind)} (docs/extending.md)",
+        )
     if workload.primary not in workload.responses:
         raise HostCannot(
             f"workloads of kind {kind!r} have no response {workload.primary!r}, which is their `primary`",
