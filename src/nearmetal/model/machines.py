@@ -410,8 +410,9 @@ class Stage(Protocol):
         ...
 
     async def together(self, commands: Sequence[tuple[Machine, Sequence[str]]], limit: float) -> list[Completed]:
-        """Start each command on its machine at one instant, silently, and return how each ended.
+        """Start each command on its machine at one instant, silently, and return how each ended, in this order.
 
-        Those on servers are placed as by `serve`.
+        Those on servers are placed as by `serve`. TimedOut if one goes on for more than `limit` seconds; ToolFailed if
+        it cannot be started or prints too much; MachineLost.
         """
         ...

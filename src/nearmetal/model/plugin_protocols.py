@@ -64,7 +64,9 @@ class Treatment(Protocol):
         """Pure: what is set on the machines and sites once they run."""
         ...
 
-    async def verify(self, stage: Stage, level: Level) -> Readback: ...
+    async def verify(self, stage: Stage, level: Level) -> Readback:
+        """Read back what is set, before and after each trial. ToolFailed, MachineError."""
+        ...
 
 
 class BothClocks(Frozen):
@@ -137,7 +139,9 @@ class Workload(Protocol):
         """Start what serves, and wait until it answers. ToolFailed, MachineError."""
         ...
 
-    async def run(self, stage: Stage) -> Measurement: ...
+    async def run(self, stage: Stage) -> Measurement:
+        """Load the servers and measure, once a trial. ToolFailed, MachineError."""
+        ...
 
     async def finish(self, stage: Stage) -> None:
         """Stop what `prepare` started. Always called, also when it failed half-way; a lost machine is no error here."""
@@ -145,14 +149,20 @@ class Workload(Protocol):
 
 
 class Observation(Frozen):
+    """What an observer heard in one trial."""
+
     artifacts: Mapping[str, bytes] = {}
     """Files of the trial, by name."""
     counters: Mapping[str, Any] = {}
-    """By place and name; the record keeps them."""
+    """By place and name: JSON values, which the record keeps under the observer's name."""
 
 
 class Watch(Protocol):
-    async def stop(self) -> Observation: ...
+    """An observer that listens in one trial."""
+
+    async def stop(self) -> Observation:
+        """End it. ToolFailed, MachineError."""
+        ...
 
 
 class Observer(Protocol):
@@ -169,4 +179,6 @@ class Observer(Protocol):
         """Without effect. ValueError, with what would be right, for a setting that it does not know."""
         ...
 
-    async def start(self, stage: Stage) -> Watch: ...
+    async def start(self, stage: Stage) -> Watch:
+        """Begin to listen, and return once it does. ToolFailed, MachineError."""
+        ...

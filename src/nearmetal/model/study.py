@@ -64,7 +64,7 @@ class MachineSpec(Frozen):
 
     @property
     def settings(self) -> Mapping[str, Level]:
-        """Levels of treatments that are fixed for every machine."""
+        """Levels of treatments, by name: those that [machine] fixes, and those that a treatment's `shape` adds."""
         return dict(self.model_extra or {})
 
 
