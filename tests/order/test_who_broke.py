@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.model import TrialStatus
+from nearmetal.model import Measurement, Stage, TrialStatus
 from nearmetal.observers.usage import UsageObserver, UsageWatch
 from nearmetal.treatments.offload import Offload
 from nearmetal.workloads.http import Http
@@ -46,6 +46,22 @@ async def test_it_is_named(
         trace = next(kept for kept in record.artifacts if kept.path.endswith("traceback.txt"))
         text = (tmp_path / "run" / trace.path).read_text()
         assert "in breaks" in text and text.endswith("IndexError: list index out of range\n")
+
+
+async def test_a_response_that_its_workload_does_not_promise_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would judge it, and the one that it was meant to be would be missing."""
+    whole = Http.run
+
+    async def misspells(self: Http, stage: Stage) -> Measurement:
+        found = await whole(self, stage)
+        return found.model_copy(update={"responses": {"thruput": found.responses["throughput"]}})
+
+    monkeypatch.setattr(Http, "run", misspells)
+    _, records = await mock_run.run(tmp_path / "run", STUDY)
+    why = "the workload 'http' broke: ValueError: it measured thruput, and its `responses` do not have that"
+    assert {record.reason for record in records} == {why}
 
 
 async def test_the_last_that_broke_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,13 +216,18 @@ def test_a_workload_that_is_judged_by_what_it_does_not_give_is_refused(tmp_path:
     assert "ask whoever made the package theirs: `primary` is one of hashed" in ended.stderr
 
 
-def test_a_workload_without_one_of_its_properties_is_refused(tmp_path: Path) -> None:
-    theirs = beside_nearmetal(
-        tmp_path, "workloads", MISJUDGED.replace(", preparing = False, 1.0, 2.0, 0.0", " = False, 1.0, 2.0")
-    )
+@pytest.mark.parametrize(
+    ("written", "instead", "why"),
+    [
+        (", preparing = False, 1.0, 2.0, 0.0", " = False, 1.0, 2.0", "have no preparing"),
+        ('"hashed"', '"ready"', "have a response 'ready', which nearmetal adds to every trial"),
+    ],
+)
+def test_a_workload_that_cannot_be_one_is_refused(tmp_path: Path, written: str, instead: str, why: str) -> None:
+    theirs = beside_nearmetal(tmp_path, "workloads", MISJUDGED.replace(written, instead))
     file = tmp_path / "study.toml"
     file.write_text(STUDY.replace('"lame"', '"mock"').replace('"ping"', '"lame"'))
     ended = forked("plan", str(file), environment=theirs)
     assert ended.returncode == 3, ended.stderr
-    assert "workloads of kind 'lame' have no preparing" in ended.stderr
+    assert f"workloads of kind 'lame' {why}" in ended.stderr
     assert "ask whoever made the package theirs" in ended.stderr

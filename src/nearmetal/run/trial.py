@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from nearmetal import model, plugins
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
+from nearmetal.in_short import in_short
 from nearmetal.lab import concurrent_runs
 from nearmetal.lab.clocks import ClockOffset, ClockWatch, compare_hosts
 from nearmetal.lab.service import describe_end
@@ -335,6 +336,8 @@ class _Trial:
                 except TimeoutError:
                     what = f"the workload did not end within {limit:g} s"
                     raise NearmetalError(what, cause=model.Cause.TIMED_OUT) from None
+                if strange := sorted(measurement.responses.keys() - workload.responses.keys()):
+                    raise ValueError(f"it measured {in_short(strange, 3)}, and its `responses` do not have that")
             after = await contention.read_accounts(stage)
             if self._beneath is not None:
                 with blame.blame_plugin(f"the load of {self._beneath.name!r}"):

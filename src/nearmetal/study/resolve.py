@@ -142,6 +142,11 @@ def _make_workload(kind: str, parameters: model.Frozen) -> model.Workload:
             f"workloads of kind {kind!r} have no {in_short(lacks, 3)}",
             remedy=f"ask whoever made the package {plugins.package_of('workloads', kind)} (docs/extending.md)",
         )
+    if taken := [name for name in workload.responses if name in model.COSTS]:
+        raise HostCannot(
+            f"workloads of kind {kind!r} have a response {taken[0]!r}, which nearmetal adds to every trial itself",
+            remedy=f"ask whoever made the package {plugins.package_of('workloads', kind)} for another name",
+        )
     if workload.primary not in workload.responses:
         raise HostCannot(
             f"workloads of kind {kind!r} have no response {workload.primary!r}, which is their `primary`",
