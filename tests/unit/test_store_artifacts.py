@@ -114,3 +114,14 @@ def test_the_name_that_a_plugin_gives_leads_out_of_no_trial(name: str, kept: str
     (artifact,) = keep_artifacts(tmp_path / "artifacts", "trial", {name: b"content"})
     assert artifact.path == f"artifacts/trial/{kept}"
     assert (tmp_path / artifact.path).read_bytes() == b"content"
+
+
+def test_artifacts_of_one_name_are_all_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts"
+    first = keep_artifacts(folder, "trial", {"log.txt": b"the workload's"})
+    later = keep_artifacts(folder, "trial", {"log.txt": b"the observer's", "./log.txt": b"more"}, first)
+    assert {one.path: (tmp_path / one.path).read_bytes() for one in (*first, *later)} == {
+        "artifacts/trial/log.txt": b"the workload's",
+        "artifacts/trial/again-log.txt": b"the observer's",
+        "artifacts/trial/again-again-log.txt": b"more",
+    }

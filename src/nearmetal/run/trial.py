@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 import traceback
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -449,7 +449,7 @@ class _Trial:
             self._phases["alive"] = self._phases.get("alive", 0) + time.monotonic_ns() - began
 
     def keep_artifacts(self, artifacts: Mapping[str, bytes]) -> None:
-        self._artifacts += keep_artifacts(self._task.artifacts, self._task.address.id, artifacts)
+        self._artifacts += keep_artifacts(self._task.artifacts, self._task.address.id, artifacts, self._artifacts)
 
     def make_record(self, status: model.TrialStatus, fault: blame.Fault | None) -> model.TrialRecord:
         if status is not model.TrialStatus.OK:
@@ -470,15 +470,20 @@ class _Trial:
         )
 
 
-def keep_artifacts(folder: Path, trial: str, artifacts: Mapping[str, bytes]) -> tuple[model.Artifact, ...]:
+def keep_artifacts(
+    folder: Path, trial: str, artifacts: Mapping[str, bytes], earlier: Sequence[model.Artifact] = ()
+) -> tuple[model.Artifact, ...]:
     """Files of a trial, by its id, written into the run's folder of artifacts; what its record says of them.
 
-    A plugin may make a name of what a program said; no name leads out of the trial's folder.
+    A plugin may make a name of what a program said; no name leads out of the trial's folder. One that an earlier
+    artifact of the trial has, by another plugin, gets "again-" before it.
     """
-    found = []
+    found: list[model.Artifact] = []
     for name, content in artifacts.items():
         inside = [part for part in name.split("/") if part not in ("", ".", "..")]
         path = folder.joinpath(trial, *inside or ["unnamed"])
+        while str(path.relative_to(folder.parent)) in {one.path for one in (*earlier, *found)}:
+            path = path.with_name(f"again-{path.name}")
         write_whole(path, content)
         sha256 = hashlib.sha256(content).hexdigest()
         found.append(model.Artifact(path=str(path.relative_to(folder.parent)), sha256=sha256))
