@@ -24,7 +24,7 @@ from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab.changes import ledger
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.containers.api import DOCKER, ContainerEngine
-from nearmetal.lab.containers.engine import own_engine
+from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.lab import remove
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite, must
@@ -38,7 +38,7 @@ async def some_engine() -> AsyncIterator[str]:
         url = (await ContainerEngine.connect(DOCKER.address({}))).address
     except HostCannot:
         with tempfile.TemporaryDirectory(prefix="nearmetal-bench-") as folder:
-            async with own_engine(Path(folder)) as url:
+            async with run_private_engine(Path(folder)) as url:
                 yield url
     else:
         yield url

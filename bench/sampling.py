@@ -22,7 +22,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
 from nearmetal.lab.changes import ledger
 from nearmetal.lab.lab import remove
-from nearmetal.lab.machines.groups import folders
+from nearmetal.lab.machines.cgroups import folders
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import Environment, EnvironmentSpec, Machine, MachineSpec, Order, Site
 

@@ -94,7 +94,7 @@ class ExistingDomain:
 
 
 @contextmanager
-def existing_domain(network: LibvirtNetwork, image: Image, name: str) -> Iterator[ExistingDomain]:
+def define_existing_domain(network: LibvirtNetwork, image: Image, name: str) -> Iterator[ExistingDomain]:
     """Defined, and off."""
     folder = network.folder / name
     folder.mkdir()

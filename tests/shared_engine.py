@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 from nearmetal.environments.docker import DockerEnvironment
-from nearmetal.lab.containers.engine import own_engine
+from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
@@ -78,7 +78,7 @@ def _started(folder: Path) -> str:
 async def keep(folder: Path) -> None:
     """Run the engine until nobody holds the users' lock."""
     with (folder / _USERS).open("w") as users:
-        async with own_engine(folder, {BOUNDED: Path(__file__).with_name("bounded_runc.py")}) as url:
+        async with run_private_engine(folder, {BOUNDED: Path(__file__).with_name("bounded_runc.py")}) as url:
             await build(Recipe(), Paths.default().cache, lambda line: None)
             # By one process, because an engine that is asked by two at once takes an image over twice.
             options = EnvironmentSpec.model_validate({"kind": "docker", "engine": url})

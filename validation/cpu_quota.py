@@ -27,8 +27,8 @@ from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.containers.api import DOCKER, ContainerEngine
-from nearmetal.lab.containers.engine import own_engine
-from nearmetal.lab.cpus import sharing
+from nearmetal.lab.containers.private_engine import run_private_engine
+from nearmetal.lab.cpus import allocation
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.sites import opener
@@ -74,7 +74,7 @@ async def made(case: Case, vcpus: int) -> AsyncIterator[Machine]:
     try:
         site = await lab.site("local")
         spec = MachineSpec(quota=case.quota, vcpus=vcpus)
-        (cpuset,) = sharing.assign_cpus(await available_cpus(site), vcpus, 1, None, None).servers
+        (cpuset,) = allocation.assign_cpus(await available_cpus(site), vcpus, 1, None, None).servers
         environment = EnvironmentSpec(kind=case.kind)
         machine = await lab.attach(await lab.create(resolve_alone(environment, spec), spec, "server", cpuset, site))
         await probe.ensure(machine)
@@ -131,7 +131,7 @@ async def engine_for(kinds: Sequence[str]) -> AsyncIterator[None]:
     try:
         await ContainerEngine.connect(DOCKER.address({}))
     except HostCannot:
-        async with own_engine(Paths.default().cache / "engine") as url:
+        async with run_private_engine(Paths.default().cache / "engine") as url:
             os.environ["DOCKER_HOST"] = url
             yield
         return

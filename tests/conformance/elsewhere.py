@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.lab.image import Image
 from tests import vagrant_place, vcenter
-from tests.existing_domain import existing_domain
+from tests.existing_domain import define_existing_domain
 from tests.libvirt_network import LibvirtNetwork
 from tests.live.far_host import FarHost, far_host, user
 from tests.live.two_hosts import FAR_CACHE, ip
@@ -19,7 +19,7 @@ from tests.live.two_hosts import FAR_CACHE, ip
 @contextmanager
 def domain(network: LibvirtNetwork, image: Image) -> Iterator[Mapping[str, str]]:
     """A domain of libvirt that runs."""
-    with existing_domain(network, image, f"nml{os.getpid()}-conformance") as domain:
+    with define_existing_domain(network, image, f"nml{os.getpid()}-conformance") as domain:
         domain.start()
         yield domain.options
 

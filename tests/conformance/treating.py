@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from nearmetal import plugins
-from nearmetal.lab.cpus.sharing import Share
+from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (

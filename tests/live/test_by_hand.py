@@ -18,7 +18,7 @@ import pytest
 from nearmetal.by_hand import ssh_config
 from nearmetal.lab.image import Image
 from nearmetal.lab.machines import registry
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from tests.live.remains import stays
 
 from .by_hand import command, done, nearmetal, up

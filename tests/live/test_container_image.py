@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab import containment, probe
-from nearmetal.lab.containers import copies
+from nearmetal.lab.containers import imported_images
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialRecord
 from nearmetal.store.folder import RunFolder
@@ -84,7 +84,7 @@ def docker(engine: str) -> Contained:
 
 @pytest.fixture(scope="module")
 def image(docker: Contained, lab_image: Image, wheels: Path) -> Iterator[str]:
-    arguments = {"BASE": copies.name_copy(lab_image), "PIP_NO_INDEX": "1"}
+    arguments = {"BASE": imported_images.name_copy(lab_image), "PIP_NO_INDEX": "1"}
     given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
     where = ("--network", "host", "-f", str(ROOT / "Containerfile"))
     ended = docker("build", "-t", TAG, *where, *given, str(wheels))

@@ -21,10 +21,10 @@ from nearmetal.lab.clean import clean
 from nearmetal.lab.containers import config
 from nearmetal.lab.containers.api import ContainerEngine
 from nearmetal.lab.containers.container import Container
-from nearmetal.lab.containers.engine import own_engine
+from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.image import Image
 from nearmetal.lab.lock import exclusive
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.qemu import privilege
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
@@ -300,7 +300,7 @@ async def test_an_engine_of_ones_own_leaves_nothing(folder: Path) -> None:
     before = {
         path: Path(path).exists() for path in ("/etc/docker", "/run/docker", "/run/containerd", "/opt/containerd")
     }
-    async with own_engine(folder) as url:
+    async with run_private_engine(folder) as url:
         assert (await ContainerEngine.connect(url)).client.ping()
     assert not (folder / "docker.sock").exists()
     assert {path: Path(path).exists() for path in before} == before
@@ -313,8 +313,8 @@ async def test_an_engine_of_ones_own_keeps_to_itself_when_another_ends(
     """What it covers was made for the other, which would take it along."""
     one, other = tmp_path_factory.mktemp("engine"), tmp_path_factory.mktemp("engine")
     async with contextlib.AsyncExitStack() as first:
-        await first.enter_async_context(own_engine(one))
-        async with own_engine(other) as url:
+        await first.enter_async_context(run_private_engine(one))
+        async with run_private_engine(other) as url:
             daemon = int((other / "docker.pid").read_text())
             before = _mounted(daemon)
             await first.aclose()
@@ -339,10 +339,10 @@ async def _on_an_own_engine(folder: Path, name: str) -> tuple[asyncio.subprocess
     ).model_dump_json()
     script = textwrap.dedent("""
         from pathlib import Path
-        from nearmetal.lab.containers.engine import own_engine
+        from nearmetal.lab.containers.private_engine import run_private_engine
 
         async def main():
-            async with own_engine(Path(sys.argv[2])):
+            async with run_private_engine(Path(sys.argv[2])):
                 await orphan()
                 await asyncio.sleep(600)
 
@@ -374,7 +374,7 @@ async def test_what_an_engine_that_was_killed_left_is_removed_by_the_next(
             break
         await asyncio.sleep(0.05)
     assert not await first.is_alive(site)
-    async with own_engine(folder) as url:
+    async with run_private_engine(folder) as url:
         assert await _containers(url, "") == []
         await DockerEnvironment().destroy(handle, site)
     assert stays(str(folder)) == []

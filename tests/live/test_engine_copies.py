@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.lab.containers import copies
+from nearmetal.lab.containers import imported_images
 from nearmetal.lab.containers.api import DOCKER, PODMAN, Brand, ContainerEngine
 from nearmetal.lab.image import Image, Recipe, ls
 from tests.command_line import called
@@ -67,8 +67,8 @@ def has(client: Any, tag: str) -> bool:
 
 
 def test_what_an_engine_took_over_goes_with_the_image(brand: Brand, client: Any, image: Image) -> None:
-    tag = copies.provide_copy(client, image)
-    assert tag == copies.provide_copy(client, image) == f"nearmetal/mine:{image.digest[:12]}"
+    tag = imported_images.provide_copy(client, image)
+    assert tag == imported_images.provide_copy(client, image) == f"nearmetal/mine:{image.digest[:12]}"
     other = f"nearmetal/mine:{image.digest[:11]}"
     client.tag(tag, "nearmetal/mine", image.digest[:11])
     try:
@@ -92,7 +92,7 @@ def test_what_only_bears_its_name_stays(brand: Brand, client: Any, image: Image)
 
 
 def test_a_copy_that_is_in_use_is_left_and_told(brand: Brand, client: Any, image: Image) -> None:
-    tag = copies.provide_copy(client, image)
+    tag = imported_images.provide_copy(client, image)
     container = client.create_container(tag, ["true"])["Id"]
     try:
         ended = called("image", "rm", "Mine")

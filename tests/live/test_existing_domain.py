@@ -19,7 +19,7 @@ from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import clean
 from nearmetal.lab.borrowed.borrowed_machine import Borrowing
 from nearmetal.lab.image import Image
-from nearmetal.lab.libvirt import existing
+from nearmetal.lab.libvirt import existing_domain
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import (
     ControlGroup,
@@ -36,7 +36,7 @@ from nearmetal.model import (
 from nearmetal.run import pauses
 from nearmetal.run.events import Event, Step
 from nearmetal.run.machine_state import read_states
-from tests.existing_domain import ExistingDomain, existing_domain
+from tests.existing_domain import ExistingDomain, define_existing_domain
 from tests.libvirt_network import LibvirtNetwork
 from tests.order import mock_run
 
@@ -77,7 +77,10 @@ LONELY = """
 @contextmanager
 def defined(network: LibvirtNetwork, image: Image, name: str) -> Iterator[ExistingDomain]:
     """Off, and beside it one of a name that begins alike."""
-    with existing_domain(network, image, name) as domain, existing_domain(network, image, f"{name} server"):
+    with (
+        define_existing_domain(network, image, name) as domain,
+        define_existing_domain(network, image, f"{name} server"),
+    ):
         yield domain
 
 
@@ -236,8 +239,8 @@ async def test_only_a_run_that_bears_our_mark_is_shut_down(
     domain: ExistingDomain, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However libvirt numbers it, and however early what started it was cut short."""
-    monkeypatch.setattr(existing, "_ADDRESS", 0)
-    monkeypatch.setattr(existing, "_DOWN", 0)
+    monkeypatch.setattr(existing_domain, "_ADDRESS", 0)
+    monkeypatch.setattr(existing_domain, "_DOWN", 0)
     name, virsh, before = domain.name, domain.network.virsh, domain.definition
     with pytest.raises(NotProvisioned, match="nothing tells its address"):
         await plugin.create(order(domain, "boot"), LocalSite(), notes)

@@ -20,7 +20,7 @@ from nearmetal.config import read_patience
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.clean import clean
-from nearmetal.lab.containers.engine import own_engine
+from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.image import Image
 from nearmetal.lab.image.user_image import ImageSource, build_own
 from nearmetal.lab.lock import LOCK_FILE
@@ -453,7 +453,7 @@ async def test_an_engine_that_is_killed(
     """What it leaves is removed by `clean`. Its containers go on without containerd, which it starts anew."""
     with tempfile.TemporaryDirectory(prefix="nm-", dir="/var/tmp") as short:  # sockets have short paths
         folder = Path(short)
-        async with own_engine(folder) as url:
+        async with run_private_engine(folder) as url:
             monkeypatch.setenv("DOCKER_HOST", url)
             line = Line(f"{name} killed", "docker", faults.kill_engine(folder, name), found, "engine")
             tokens = await suffer(line, "docker", HEAD.format(kind="docker"), tmp_path / "run", monkeypatch)

@@ -19,8 +19,8 @@ from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.errors import MachineLost
 from nearmetal.lab import cgroup
 from nearmetal.lab.containers.api import ContainerEngine
-from nearmetal.lab.containers.engine import own_engine
-from nearmetal.lab.containers.sandboxed import SandboxedContainer
+from nearmetal.lab.containers.private_engine import run_private_engine
+from nearmetal.lab.containers.sandboxed_container import SandboxedContainer
 from nearmetal.lab.image import Image
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import network
@@ -96,7 +96,7 @@ def engine() -> Iterator[str]:
     """It is brought up once: between the two calls its event loop stands still."""
     folder = SHARED_CACHE / f"gvisor-of-tests-{WORKER}"
     folder.mkdir(parents=True, exist_ok=True)
-    context = own_engine(folder, {"runsc": Path(str(RUNSC))})
+    context = run_private_engine(folder, {"runsc": Path(str(RUNSC))})
     with asyncio.Runner() as runner:
         yield runner.run(context.__aenter__())
         runner.run(context.__aexit__(None, None, None))

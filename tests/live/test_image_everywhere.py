@@ -10,8 +10,8 @@ import pytest
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
-from nearmetal.lab.containers import copies
 from nearmetal.lab.containers import image as container_image
+from nearmetal.lab.containers import imported_images
 from nearmetal.lab.containers.api import DOCKER, ContainerEngine
 from nearmetal.lab.image import REMEDY, Image, ImageSource, build_own, rm
 from nearmetal.lab.image.archive import read_bundle
@@ -78,7 +78,7 @@ async def test_what_an_image_starts_is_measured_in_each_environment(
     try:
         found = await ran(STUDY.replace('image = "mine"', f'image = "{name}"'), home / "run")
     finally:
-        await copies.remove_copy(image, DOCKER)
+        await imported_images.remove_copy(image, DOCKER)
         rm(Paths.default().cache, name)
     assert {name: (one.status, one.reason) for name, one in found.items()} == dict.fromkeys(
         ("host", "docker", "qemu"), (TrialStatus.OK, None)

@@ -16,7 +16,7 @@ from nearmetal.environments.libvirt import LibvirtEnvironment
 from nearmetal.errors import MachineLost, NotProvisioned
 from nearmetal.lab import cgroup
 from nearmetal.lab.image import Image
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from tests.conftest import OWN_CPU

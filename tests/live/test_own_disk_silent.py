@@ -10,7 +10,7 @@ import pytest
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab.image import Image
-from nearmetal.lab.qemu.own_disk_machine import OwnDiskMachine
+from nearmetal.lab.qemu.cloud_image_guest import CloudImageGuest
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 
@@ -48,7 +48,7 @@ async def test_a_guest_without_ssh_is_told_within_its_limit_and_its_disk_is_left
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(OwnDiskMachine, "boot_limit", LIMIT)
+    monkeypatch.setattr(CloudImageGuest, "boot_limit", LIMIT)
     disk = tmp_path / "own.qcow2"
     machine = boots_to_nothing(disk)
     before = hashlib.sha256(disk.read_bytes()).digest(), disk.stat().st_mtime_ns

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.cpus.sharing import Share
+from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
 from nearmetal.lab.stage import LabStage

@@ -12,7 +12,7 @@ from nearmetal.environments import mock
 from nearmetal.errors import HostCannot
 from nearmetal.lab import machine
 from nearmetal.lab.image import Recipe
-from nearmetal.lab.image.pinned import pinned
+from nearmetal.lab.image.pinned_images import pinned
 from nearmetal.model import Handle, MachineImage, Order, Recorder, Site, TrialStatus
 from nearmetal.run.events import BlockEnded, Event, FactsSeen
 from nearmetal.store.folder import RunFolder

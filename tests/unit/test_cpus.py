@@ -11,8 +11,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from nearmetal import cpu_lists
+from nearmetal.lab.cpus import allocation
 from nearmetal.lab.cpus import layout as layouts
-from nearmetal.lab.cpus import sharing
 from nearmetal.lab.cpus.layout import UNKNOWN, Layout
 from nearmetal.lab.site import LocalSite, available_cpus
 from nearmetal.model import Completed
@@ -64,20 +64,20 @@ def test_showing_and_reading_are_inverse(numbers: set[int]) -> None:
 
 
 def test_servers_get_the_highest_cpus_and_clients_the_rest() -> None:
-    assert sharing.assign_cpus([0, 1, 2, 3], 2, 1, None, None) == sharing.Share(("2-3",), "0-1")
-    assert sharing.assign_cpus([0, 1, 2, 3, 4], 2, 2, None, None) == sharing.Share(("3-4", "1-2"), "0")
+    assert allocation.assign_cpus([0, 1, 2, 3], 2, 1, None, None) == allocation.Share(("2-3",), "0-1")
+    assert allocation.assign_cpus([0, 1, 2, 3, 4], 2, 2, None, None) == allocation.Share(("3-4", "1-2"), "0")
 
 
 def test_with_too_few_cpus_everybody_shares() -> None:
-    assert sharing.assign_cpus([0, 1], 2, 1, None, None) == sharing.Share(("0-1",), "0-1")
-    assert sharing.assign_cpus([0, 1], 2, 1, None, None, leave_last=True) == sharing.Share(("0-1",), "0")
-    assert sharing.assign_cpus([0, 1], 2, 1, None, "0-1", leave_last=True) == sharing.Share(("0-1",), "0-1")
-    assert sharing.assign_cpus([0, 1, 2], 2, 1, None, None, leave_last=True) == sharing.Share(("1-2",), "0")
-    assert sharing.assign_cpus([0, 1], 1, 3, None, None) == sharing.Share(("1", "0", "1"), "0-1")
+    assert allocation.assign_cpus([0, 1], 2, 1, None, None) == allocation.Share(("0-1",), "0-1")
+    assert allocation.assign_cpus([0, 1], 2, 1, None, None, leave_last=True) == allocation.Share(("0-1",), "0")
+    assert allocation.assign_cpus([0, 1], 2, 1, None, "0-1", leave_last=True) == allocation.Share(("0-1",), "0-1")
+    assert allocation.assign_cpus([0, 1, 2], 2, 1, None, None, leave_last=True) == allocation.Share(("1-2",), "0")
+    assert allocation.assign_cpus([0, 1], 1, 3, None, None) == allocation.Share(("1", "0", "1"), "0-1")
 
 
 def test_what_the_study_names_is_taken() -> None:
-    assert sharing.assign_cpus([0, 1, 2, 3], 1, 2, "0", "3") == sharing.Share(("0", "0"), "3")
+    assert allocation.assign_cpus([0, 1, 2, 3], 1, 2, "0", "3") == allocation.Share(("0", "0"), "3")
 
 
 USUAL = Layout(cores=tuple(frozenset({cpu, cpu + 4}) for cpu in range(4)))
@@ -90,103 +90,105 @@ TWO_NODES = Layout(nodes=(frozenset({0, 2, 4, 6}), frozenset({1, 3, 5, 7})))
 @pytest.mark.parametrize(
     ("layout", "vcpus", "servers", "expected"),
     [
-        (USUAL, 4, 1, sharing.Share(("2-3,6-7",), "0-1,4-5")),
-        (USUAL, 1, 1, sharing.Share(("7",), "0-2,4-6")),  # its core's other thread goes to nobody
-        (USUAL, 3, 1, sharing.Share(("3,6-7",), "0-1,4-5")),
-        (USUAL, 2, 2, sharing.Share(("3,7", "2,6"), "0-1,4-5")),
-        (USUAL, 1, 4, sharing.Share(("7", "6", "5", "4"), "0-3")),  # no core is left: other threads are
-        (USUAL, 1, 5, sharing.Share(("7", "6", "5", "4", "3"), "0-2")),
-        (USUAL, 7, 1, sharing.Share(("1-7",), "0")),
-        (NEIGHBOURS, 4, 1, sharing.Share(("4-7",), "0-3")),
-        (TWO_NODES, 2, 2, sharing.Share(("5,7", "4,6"), "0-3")),
-        (TWO_NODES, 3, 2, sharing.Share(("3,5,7", "2,4,6"), "0-1")),
-        (TWO_NODES, 5, 1, sharing.Share(("3-7",), "0-2")),
+        (USUAL, 4, 1, allocation.Share(("2-3,6-7",), "0-1,4-5")),
+        (USUAL, 1, 1, allocation.Share(("7",), "0-2,4-6")),  # its core's other thread goes to nobody
+        (USUAL, 3, 1, allocation.Share(("3,6-7",), "0-1,4-5")),
+        (USUAL, 2, 2, allocation.Share(("3,7", "2,6"), "0-1,4-5")),
+        (USUAL, 1, 4, allocation.Share(("7", "6", "5", "4"), "0-3")),  # no core is left: other threads are
+        (USUAL, 1, 5, allocation.Share(("7", "6", "5", "4", "3"), "0-2")),
+        (USUAL, 7, 1, allocation.Share(("1-7",), "0")),
+        (NEIGHBOURS, 4, 1, allocation.Share(("4-7",), "0-3")),
+        (TWO_NODES, 2, 2, allocation.Share(("5,7", "4,6"), "0-3")),
+        (TWO_NODES, 3, 2, allocation.Share(("3,5,7", "2,4,6"), "0-1")),
+        (TWO_NODES, 5, 1, allocation.Share(("3-7",), "0-2")),
     ],
 )
 def test_cores_are_handed_out_whole_and_of_one_node(
-    layout: Layout, vcpus: int, servers: int, expected: sharing.Share
+    layout: Layout, vcpus: int, servers: int, expected: allocation.Share
 ) -> None:
-    assert sharing.assign_cpus(list(range(8)), vcpus, servers, None, None, layout) == expected
+    assert allocation.assign_cpus(list(range(8)), vcpus, servers, None, None, layout) == expected
 
 
 def test_clients_leave_the_cores_alone_that_a_study_names_for_the_servers() -> None:
-    assert sharing.assign_cpus(list(range(8)), 1, 1, "2", None, USUAL) == sharing.Share(("2",), "0-1,3-5,7")
+    assert allocation.assign_cpus(list(range(8)), 1, 1, "2", None, USUAL) == allocation.Share(("2",), "0-1,3-5,7")
 
 
 @pytest.mark.parametrize(
     ("isolated", "vcpus", "expected"),
     [
-        ({3}, 2, sharing.Share(("2-3",), "0-1")),
-        ({2, 3}, 2, sharing.Share(("2-3",), "0-1")),
-        ({1}, 2, sharing.Share(("0-1",), "2-3")),  # what is measured runs on the last
-        ({1}, 3, sharing.Share(("1-3",), "0")),  # of three it cannot be the last
-        ({3}, 1, sharing.Share(("3",), "0-2")),
-        (set(), 2, sharing.Share(("1-2",), "0")),
+        ({3}, 2, allocation.Share(("2-3",), "0-1")),
+        ({2, 3}, 2, allocation.Share(("2-3",), "0-1")),
+        ({1}, 2, allocation.Share(("0-1",), "2-3")),  # what is measured runs on the last
+        ({1}, 3, allocation.Share(("1-3",), "0")),  # of three it cannot be the last
+        ({3}, 1, allocation.Share(("3",), "0-2")),
+        (set(), 2, allocation.Share(("1-2",), "0")),
     ],
 )
 def test_what_the_kernel_keeps_free_goes_to_servers_first_where_that_is_asked_for(
-    isolated: set[int], vcpus: int, expected: sharing.Share
+    isolated: set[int], vcpus: int, expected: allocation.Share
 ) -> None:
     """No process may run there by itself, and so they are not among those that are available."""
     available = sorted({0, 1, 2, 3} - isolated) if isolated else [0, 1, 2]
     layout = Layout(isolated=frozenset(isolated))
-    assert sharing.assign_cpus(available, vcpus, 1, None, None, layout, kept_free=True) == expected
-    assert not isolated & set(cpu_lists.parse(sharing.assign_cpus(available, vcpus, 1, None, None, layout).servers[0]))
-    named = sharing.assign_cpus(available, vcpus, 1, "0", None, layout, kept_free=True)
+    assert allocation.assign_cpus(available, vcpus, 1, None, None, layout, kept_free=True) == expected
+    assert not isolated & set(
+        cpu_lists.parse(allocation.assign_cpus(available, vcpus, 1, None, None, layout).servers[0])
+    )
+    named = allocation.assign_cpus(available, vcpus, 1, "0", None, layout, kept_free=True)
     assert not isolated & set(cpu_lists.parse(named.clients)), "no client is started there"
 
 
 @pytest.mark.parametrize(
     ("layout", "isolated", "vcpus", "servers", "expected"),
     [
-        (USUAL, {3}, 1, 1, sharing.Share(("3",), "0-2,4-6")),
-        (USUAL, {3}, 2, 1, sharing.Share(("2-3",), "0-1,4-5")),  # 7 would be the last
-        (USUAL, {3, 7}, 2, 1, sharing.Share(("3,7",), "0-2,4-6")),
-        (USUAL, {3, 7}, 1, 2, sharing.Share(("7", "3"), "0-2,4-6")),
-        (USUAL, {3}, 1, 2, sharing.Share(("3", "6"), "0-1,4-5")),
-        (USUAL, {2, 3, 6, 7}, 2, 2, sharing.Share(("3,7", "2,6"), "0-1,4-5")),
-        (UNKNOWN, {6, 7}, 2, 1, sharing.Share(("6-7",), "0-5")),
-        (UNKNOWN, {6, 7}, 2, 2, sharing.Share(("5,7", "4,6"), "0-3")),  # one of them each
-        (UNKNOWN, {4, 5, 6, 7}, 2, 2, sharing.Share(("5,7", "4,6"), "0-3")),
-        (UNKNOWN, {7}, 2, 2, sharing.Share(("6-7", "4-5"), "0-3")),
-        (TWO_NODES, {2}, 2, 1, sharing.Share(("0,2",), "1,3-7")),
-        (TWO_NODES, {2}, 3, 1, sharing.Share(("0-2",), "3-7")),
-        (Layout(nodes=(frozenset({0, 1}), frozenset(range(2, 8)))), {1}, 3, 1, sharing.Share(("5-7",), "0,2-4")),
-        (UNKNOWN, {7}, 8, 2, sharing.Share(("0-7", "0-7"), "0-6")),
+        (USUAL, {3}, 1, 1, allocation.Share(("3",), "0-2,4-6")),
+        (USUAL, {3}, 2, 1, allocation.Share(("2-3",), "0-1,4-5")),  # 7 would be the last
+        (USUAL, {3, 7}, 2, 1, allocation.Share(("3,7",), "0-2,4-6")),
+        (USUAL, {3, 7}, 1, 2, allocation.Share(("7", "3"), "0-2,4-6")),
+        (USUAL, {3}, 1, 2, allocation.Share(("3", "6"), "0-1,4-5")),
+        (USUAL, {2, 3, 6, 7}, 2, 2, allocation.Share(("3,7", "2,6"), "0-1,4-5")),
+        (UNKNOWN, {6, 7}, 2, 1, allocation.Share(("6-7",), "0-5")),
+        (UNKNOWN, {6, 7}, 2, 2, allocation.Share(("5,7", "4,6"), "0-3")),  # one of them each
+        (UNKNOWN, {4, 5, 6, 7}, 2, 2, allocation.Share(("5,7", "4,6"), "0-3")),
+        (UNKNOWN, {7}, 2, 2, allocation.Share(("6-7", "4-5"), "0-3")),
+        (TWO_NODES, {2}, 2, 1, allocation.Share(("0,2",), "1,3-7")),
+        (TWO_NODES, {2}, 3, 1, allocation.Share(("0-2",), "3-7")),
+        (Layout(nodes=(frozenset({0, 1}), frozenset(range(2, 8)))), {1}, 3, 1, allocation.Share(("5-7",), "0,2-4")),
+        (UNKNOWN, {7}, 8, 2, allocation.Share(("0-7", "0-7"), "0-6")),
     ],
 )
 def test_the_last_cpu_of_a_server_is_one_that_the_kernel_keeps_free_while_that_can_be(
-    layout: Layout, isolated: set[int], vcpus: int, servers: int, expected: sharing.Share
+    layout: Layout, isolated: set[int], vcpus: int, servers: int, expected: allocation.Share
 ) -> None:
     layout = replace(layout, isolated=frozenset(isolated))
     available = sorted(set(range(8)) - isolated)
-    assert sharing.assign_cpus(available, vcpus, servers, None, None, layout, kept_free=True) == expected
+    assert allocation.assign_cpus(available, vcpus, servers, None, None, layout, kept_free=True) == expected
 
 
 def test_where_our_processes_were_let_onto_them_only_servers_that_ask_for_them_get_them() -> None:
     layout = Layout(isolated=frozenset({2, 3}))
     asked = (1, 1, None, None, layout)
-    assert sharing.assign_cpus([0, 1, 2, 3], *asked, kept_free=True) == sharing.Share(("3",), "0-1")
-    assert sharing.assign_cpus([0, 1, 2, 3], *asked) == sharing.Share(("1",), "0")
-    assert sharing.assign_cpus([2, 3], *asked) == sharing.Share(("3",), "2"), "they were given nothing else"
+    assert allocation.assign_cpus([0, 1, 2, 3], *asked, kept_free=True) == allocation.Share(("3",), "0-1")
+    assert allocation.assign_cpus([0, 1, 2, 3], *asked) == allocation.Share(("1",), "0")
+    assert allocation.assign_cpus([2, 3], *asked) == allocation.Share(("3",), "2"), "they were given nothing else"
 
 
 @pytest.mark.parametrize(
     ("available", "isolated", "vcpus", "servers", "expected"),
     [
-        ({0, 1}, {1}, 2, 1, sharing.Share(("0-1",), "0")),
-        ({0, 1, 2, 3}, {1, 2, 3}, 2, 1, sharing.Share(("2-3",), "0")),
-        ({0, 1, 2, 3}, {2, 3}, 2, 1, sharing.Share(("0-1",), "2-3")),
-        ({0, 1, 2, 3}, {3}, 2, 2, sharing.Share(("2-3", "0-1"), "0-2")),
-        ({0, 3}, {2, 3}, 2, 1, sharing.Share(("0,3",), "0")),
-        ({0, 1}, {2, 3}, 2, 1, sharing.Share(("0-1",), "0-1")),
+        ({0, 1}, {1}, 2, 1, allocation.Share(("0-1",), "0")),
+        ({0, 1, 2, 3}, {1, 2, 3}, 2, 1, allocation.Share(("2-3",), "0")),
+        ({0, 1, 2, 3}, {2, 3}, 2, 1, allocation.Share(("0-1",), "2-3")),
+        ({0, 1, 2, 3}, {3}, 2, 2, allocation.Share(("2-3", "0-1"), "0-2")),
+        ({0, 3}, {2, 3}, 2, 1, allocation.Share(("0,3",), "0")),
+        ({0, 1}, {2, 3}, 2, 1, allocation.Share(("0-1",), "0-1")),
     ],
 )
 def test_where_our_processes_were_let_onto_them_they_are_used_when_the_others_are_too_few(
-    available: set[int], isolated: set[int], vcpus: int, servers: int, expected: sharing.Share
+    available: set[int], isolated: set[int], vcpus: int, servers: int, expected: allocation.Share
 ) -> None:
     layout = Layout(isolated=frozenset(isolated))
-    assert sharing.assign_cpus(sorted(available), vcpus, servers, None, None, layout) == expected
+    assert allocation.assign_cpus(sorted(available), vcpus, servers, None, None, layout) == expected
 
 
 @pytest.mark.parametrize(
@@ -200,13 +202,13 @@ def test_where_our_processes_were_let_onto_them_they_are_used_when_the_others_ar
     ],
 )
 def test_cores_that_both_sides_have_are_told(servers: tuple[str, ...], clients: str, codes: list[str]) -> None:
-    share = sharing.Share(servers, clients)
-    assert [warning.code for warning in sharing.find_warnings(share, USUAL)] == codes
-    assert sharing.find_warnings(share, UNKNOWN) == []
+    share = allocation.Share(servers, clients)
+    assert [warning.code for warning in allocation.find_warnings(share, USUAL)] == codes
+    assert allocation.find_warnings(share, UNKNOWN) == []
 
 
 def test_it_is_told_which_cpus_have_the_cores_in_common() -> None:
-    (warning,) = sharing.find_warnings(sharing.Share(("4-7",), "0-3"), USUAL)
+    (warning,) = allocation.find_warnings(allocation.Share(("4-7",), "0-3"), USUAL)
     assert "a client may run on CPUs 0-3, which are threads of the same cores as" in warning.text
 
 
@@ -252,11 +254,11 @@ def test_cpus_that_are_all_alike_are_of_no_kind() -> None:
 @pytest.mark.parametrize("vcpus", [1, 2, 4, 8, 16])
 def test_servers_are_of_one_kind_and_clients_too_or_a_warning_tells(vcpus: int, servers: int) -> None:
     layout = layouts.parse_layout(HYBRID)
-    share = sharing.assign_cpus(list(range(24)), vcpus, servers, None, None, layout)
+    share = allocation.assign_cpus(list(range(24)), vcpus, servers, None, None, layout)
     of_servers = {cpu for text in share.servers for cpu in cpu_lists.parse(text)}
     assert len(layout.name_kinds(cpu_lists.parse(share.clients))) == 1
     mixed = len(layout.name_kinds(of_servers)) > 1
-    assert mixed == any(one.code == "cpu-kinds-mixed" for one in sharing.find_warnings(share, layout))
+    assert mixed == any(one.code == "cpu-kinds-mixed" for one in allocation.find_warnings(share, layout))
     if vcpus * servers <= 16:
         assert not mixed
     if -(-vcpus // 2) * servers < 8:
@@ -266,8 +268,8 @@ def test_servers_are_of_one_kind_and_clients_too_or_a_warning_tells(vcpus: int, 
 
 def test_a_study_that_names_cpus_of_two_kinds_is_warned() -> None:
     layout = layouts.parse_layout(HYBRID)
-    share = sharing.assign_cpus(list(range(24)), 2, 1, "15-16", None, layout)
-    (warning,) = sharing.find_warnings(share, layout)
+    share = allocation.assign_cpus(list(range(24)), 2, 1, "15-16", None, layout)
+    (warning,) = allocation.find_warnings(share, layout)
     assert warning.text == "servers have CPUs of several kinds: 15 (2 threads a core); 16 (1 thread a core)"
 
 
@@ -296,7 +298,7 @@ def layouts_drawn(draw: st.DrawFn) -> Layout:
 
 @given(AVAILABLE, FEW, FEW, st.one_of(st.just(UNKNOWN), layouts_drawn()))
 def test_nobody_is_given_a_cpu_that_is_not_there(available: set[int], vcpus: int, servers: int, layout: Layout) -> None:
-    share = sharing.assign_cpus(sorted(available), vcpus, servers, None, None, layout)
+    share = allocation.assign_cpus(sorted(available), vcpus, servers, None, None, layout)
     assert len(share.servers) == servers
     for text in (*share.servers, share.clients):
         assert cpu_lists.parse(text)
@@ -311,13 +313,13 @@ def test_nobody_is_given_a_cpu_that_is_not_there(available: set[int], vcpus: int
 
 @given(FEW, FEW, layouts_drawn())
 def test_whole_cores_of_one_node_while_there_are_enough(vcpus: int, servers: int, layout: Layout) -> None:
-    share = sharing.assign_cpus(list(range(64)), vcpus, servers, None, None, layout)
+    share = allocation.assign_cpus(list(range(64)), vcpus, servers, None, None, layout)
     threads = len(layout.cores[0])
     needed = -(-vcpus // threads)
     cores = [{layout.core(cpu) for cpu in cpu_lists.parse(text)} for text in (*share.servers, share.clients)]
     if needed * servers < len(layout.cores):
         assert sum(map(len, cores)) == len(set().union(*cores)), "nobody has a core in common with another"
-        assert sharing.find_warnings(share, layout) == []
+        assert allocation.find_warnings(share, layout) == []
         assert all(len(mine) == needed for mine in cores[:-1])
     if needed * servers <= len(layout.nodes[0]) // threads:
         assert all(len({layout.node(cpu) for cpu in cpu_lists.parse(text)}) == 1 for text in share.servers)
@@ -327,9 +329,9 @@ def test_whole_cores_of_one_node_while_there_are_enough(vcpus: int, servers: int
 def test_where_nothing_is_known_of_cores_each_cpu_is_one(available: set[int], vcpus: int, servers: int) -> None:
     each = Layout(tuple(frozenset({cpu}) for cpu in range(64)), (frozenset(range(64)),))
     asked = (sorted(available), vcpus, servers, None, None)
-    assert sharing.assign_cpus(*asked, each) == sharing.assign_cpus(*asked)
+    assert allocation.assign_cpus(*asked, each) == allocation.assign_cpus(*asked)
     highest = sorted(available, reverse=True)
-    assert cpu_lists.parse(sharing.assign_cpus(*asked).servers[0]) == sorted(highest[:vcpus])
+    assert cpu_lists.parse(allocation.assign_cpus(*asked).servers[0]) == sorted(highest[:vcpus])
 
 
 NUMBERS = st.sets(st.integers(0, 7))
@@ -342,7 +344,7 @@ def test_as_many_can_be_had_as_the_checks_count(
     assume(available)
     layout = Layout(isolated=frozenset(isolated))
     usable = layout.usable(sorted(available), kept_free)
-    share = sharing.assign_cpus(sorted(available), vcpus, servers, None, None, layout, kept_free)
+    share = allocation.assign_cpus(sorted(available), vcpus, servers, None, None, layout, kept_free)
     assert {len(cpu_lists.parse(text)) for text in share.servers} == {min(vcpus, len(usable))}
     assert set().union(*map(cpu_lists.parse, share.servers)) <= set(usable)
     assert cpu_lists.parse(share.clients) and set(cpu_lists.parse(share.clients)) <= available
@@ -376,7 +378,7 @@ def test_as_many_servers_end_in_what_is_kept_free_as_can(layout: Layout, on: int
     available = sorted(cpus - layout.isolated) or [0]
     usable = frozenset(layout.usable(available, kept_free=True))
     assume(vcpus * servers <= len(usable))
-    share = sharing.assign_cpus(available, vcpus, servers, None, None, layout, kept_free=True)
+    share = allocation.assign_cpus(available, vcpus, servers, None, None, layout, kept_free=True)
     sets = list(map(cpu_lists.parse, share.servers))
     assert sum(map(len, sets)) == len(set().union(*sets)) == vcpus * servers, "each has its own"
     ending = [cpus[-1] in layout.isolated for cpus in sets]

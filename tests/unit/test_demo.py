@@ -54,7 +54,7 @@ def test_a_run_on_an_engine_of_its_own_is_the_same_command_with_that_engine(
     carried_out: list[tuple[list[str], str]] = []
 
     @asynccontextmanager
-    async def own_engine(folder: Path) -> AsyncIterator[str]:
+    async def run_private_engine(folder: Path) -> AsyncIterator[str]:
         yield "unix:///own.sock"
 
     async def carry_out(command: list[str], environment: dict[str, str]) -> int:
@@ -62,7 +62,7 @@ def test_a_run_on_an_engine_of_its_own_is_the_same_command_with_that_engine(
         assert environment["NEARMETAL_RESUME_HINT"] == "nearmetal resume --engine own "
         return 5
 
-    monkeypatch.setattr("nearmetal.lab.containers.engine.own_engine", own_engine)
+    monkeypatch.setattr("nearmetal.lab.containers.private_engine.run_private_engine", run_private_engine)
     monkeypatch.setattr(demo_command, "_run", carry_out)
     monkeypatch.setattr(sys, "argv", ["nearmetal", command, *words, "a", "--json"])
     with pytest.raises(SystemExit) as ended:

@@ -10,7 +10,7 @@ from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.commands import background
 from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, read_frames
 from nearmetal.lab.containers.container import Container
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle
 

@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.errors import Unreachable
 from nearmetal.lab import doctor_hosts
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Finding, Site

@@ -7,8 +7,8 @@ import pytest
 from nearmetal.environments import libvirt
 from nearmetal.environments._existing_domain import ExistingDomains
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.libvirt import existing
-from nearmetal.lab.libvirt.existing import DomainState
+from nearmetal.lab.libvirt import existing_domain
+from nearmetal.lab.libvirt.existing_domain import DomainState
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.model import EnvironmentSpec, MachineSpec
 from nearmetal.study.resolve import resolve_alone
@@ -35,7 +35,7 @@ def found(state: str, has_saved: bool = False) -> DomainState:
 )
 def test_what_cannot_be_had_so_is_refused(state: str, has_saved: bool, provision: Any, what: str) -> None:
     with pytest.raises(HostCannot, match=what) as refused:
-        existing.refuse_unready(found(state, has_saved), provision)
+        existing_domain.refuse_unready(found(state, has_saved), provision)
     assert refused.value.remedy
 
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_had_so_is_refused(state: str, has_saved: bool, provision
     [("shut off", False, "boot"), ("shut off", False, "reuse"), ("running", True, "reuse"), ("idle", False, "restart")],
 )
 def test_what_can_be_had_is_not(state: str, has_saved: bool, provision: Any) -> None:
-    existing.refuse_unready(found(state, has_saved), provision)
+    existing_domain.refuse_unready(found(state, has_saved), provision)
 
 
 STUDY = """\

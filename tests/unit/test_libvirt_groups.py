@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.libvirt import groups
+from nearmetal.lab.libvirt import cgroups
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import ControlGroup
 
@@ -23,7 +23,7 @@ SCOPE = "/sys/fs/cgroup/machine.slice/machine-qemu\\x2d1\\x2dnm\\x2da.scope"
     ],
 )
 def test_a_threads_group_is_below_that_of_the_domain(of_process: str, of_domain: str) -> None:
-    assert groups.find_domain_group(ControlGroup(of_process, "/a/emulator", "/b", 1)) == ControlGroup(
+    assert cgroups.find_domain_group(ControlGroup(of_process, "/a/emulator", "/b", 1)) == ControlGroup(
         of_domain, "/a", "/b", 1
     )
 
@@ -50,4 +50,4 @@ async def test_it_is_a_domains_own_where_nobody_else_is_in_it(
         (tmp_path / "m" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "m" / name).write_text(text)
     folder = str(tmp_path / "m")
-    assert await groups.is_own(ControlGroup("", "", folder, 2), 7, LocalSite()) is is_own
+    assert await cgroups.is_own(ControlGroup("", "", folder, 2), 7, LocalSite()) is is_own

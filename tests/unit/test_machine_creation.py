@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from nearmetal.lab.cpus.sharing import Share
+from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed

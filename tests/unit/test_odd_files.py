@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.containers.image import check_image
-from nearmetal.lab.qemu import own_disk
+from nearmetal.lab.qemu import cloud_image
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh.login import refuse_unusable
 from nearmetal.lab.vmware.account import Account
@@ -42,7 +42,7 @@ def of_an_image_for_containers(path: str) -> str:
 
 
 def of_a_disk(path: str) -> str:
-    (found, *_) = asyncio.run(own_disk.check_image(MachineSpec(image=path), "boot", LocalSite()))
+    (found, *_) = asyncio.run(cloud_image.check_image(MachineSpec(image=path), "boot", LocalSite()))
     assert not found.ok
     return f"{found.what}: {found.detail}"
 

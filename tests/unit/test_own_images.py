@@ -23,7 +23,7 @@ from nearmetal.lab import machine
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.qemu import own_disk
+from nearmetal.lab.qemu import cloud_image
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import MachineSpec, Port
 
@@ -58,7 +58,7 @@ def disk(*partitions: str, boot_code: bytes = b"\xeb\x63", signature: bytes = b"
 
 @pytest.mark.parametrize("good", [disk(), disk(X86_ROOT), disk("21686148-6449-6e6f-744e-656564454649", X86_ROOT)])
 def test_nothing_speaks_against_a_disk_that_a_pc_boots(good: bytes) -> None:
-    assert own_disk.find_problem(good) is None
+    assert cloud_image.find_problem(good) is None
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_nothing_speaks_against_a_disk_that_a_pc_boots(good: bytes) -> None:
     ],
 )
 def test_what_speaks_against_one_is_told(head: bytes, problem: str) -> None:
-    assert problem in (own_disk.find_problem(head) or "")
+    assert problem in (cloud_image.find_problem(head) or "")
 
 
 async def told(path: Path | str, provision: Any = "boot", **settings: Any) -> list[tuple[str, str]]:
     """What is found wrong, with its detail."""
     spec = MachineSpec(image=str(path), **settings)
-    findings = await own_disk.check_image(spec, provision, LocalSite())
+    findings = await cloud_image.check_image(spec, provision, LocalSite())
     assert all(finding.remedy for finding in findings if not finding.ok)
     return [(finding.what, finding.detail) for finding in findings if not finding.ok]
 
@@ -96,7 +96,7 @@ async def test_a_disk_is_looked_at_before_it_is_used(tmp_path: Path) -> None:
     good = await qcow2(tmp_path / "good.qcow2", disk(X86_ROOT))
     assert await told(good) == []
     assert await told(tmp_path / "good.raw") == []
-    assert await own_disk.find_parts(str(good), LocalSite()) == Parts("", "", str(good), "qcow2")
+    assert await cloud_image.find_parts(str(good), LocalSite()) == Parts("", "", str(good), "qcow2")
     ((_, missing),) = await told(tmp_path / "none.qcow2")
     assert missing == "there is no such file"
     ((_, reference),) = await told("debian:12")
@@ -123,7 +123,7 @@ async def test_a_disk_that_has_the_guest_read_another_file_is_refused(tmp_path: 
     assert "secret" in detail
     # What the file is may have changed since the check.
     with pytest.raises(HostCannot, match="secret"):
-        await own_disk.find_parts(str(path), LocalSite())
+        await cloud_image.find_parts(str(path), LocalSite())
 
 
 async def test_a_damaged_disk_is_told(tmp_path: Path) -> None:
@@ -151,10 +151,11 @@ async def test_a_damaged_disk_is_told(tmp_path: Path) -> None:
 def test_of_what_is_wrong_with_a_disk_the_first_is_told_whole() -> None:
     corrupt = "qcow2: Image is corrupt: L2 table offset 0x1; further non-fatal corruption events will be suppressed"
     assert (
-        own_disk.shorten_problems(f"{corrupt}\nqemu-img: Check failed: {'word ' * 100}\n") == f"{corrupt} (and 1 more)"
+        cloud_image.shorten_problems(f"{corrupt}\nqemu-img: Check failed: {'word ' * 100}\n")
+        == f"{corrupt} (and 1 more)"
     )
-    assert own_disk.shorten_problems("qemu-img: Check failed\n") == "Check failed"
-    assert own_disk.shorten_problems("") == "qemu-img does not say how"
+    assert cloud_image.shorten_problems("qemu-img: Check failed\n") == "Check failed"
+    assert cloud_image.shorten_problems("") == "qemu-img does not say how"
 
 
 async def test_a_command_that_has_to_succeed_tells_its_last_words_whole() -> None:
@@ -172,14 +173,14 @@ async def test_what_only_a_kernel_of_ours_can_do_is_refused(tmp_path: Path) -> N
 
 def test_cloud_init_is_told_who_may_come_in_and_what_cards_are_called(tmp_path: Path) -> None:
     keys = lab_keys(tmp_path)
-    files = own_disk.make_seed("nm-a-1", PORT, keys)
+    files = cloud_image.make_seed("nm-a-1", PORT, keys)
     assert files["user-data"].startswith(b"#cloud-config\n")
     user = json.loads(files["user-data"].partition(b"\n")[2])
     assert user["users"][0]["ssh_authorized_keys"] == [keys.client.public.decode()]
     assert asyncssh.import_private_key(user["ssh_keys"]["ed25519_private"]) == keys.host.loaded()
     cards = json.loads(files["network-config"])["ethernets"]
     assert cards["data"]["addresses"] == ["10.111.0.7/16"] and cards["data"]["set-name"] == "data"
-    assert "data" not in json.loads(own_disk.make_seed("nm-a-1", None, keys)["network-config"])["ethernets"]
+    assert "data" not in json.loads(cloud_image.make_seed("nm-a-1", None, keys)["network-config"])["ethernets"]
     assert json.loads(files["meta-data"])["instance-id"] == "nm-a-1"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.image import Image, kernel
-from nearmetal.lab.qemu import own_kernel
+from nearmetal.lab.qemu import kernel_override
 
 RELEASE = "6.1.0-9-own"
 BANNER = f"Linux version {RELEASE} (who@where) (gcc) #1 SMP Debian"
@@ -60,11 +60,11 @@ def module_folder(file: Path) -> Path:
 
 
 def test_it_is_unpacked_once(file: Path, image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = own_kernel._prepare(str(file), image, "")
+    made = kernel_override._prepare(str(file), image, "")
     assert (made / "vmlinux").read_bytes() == ELF
     assert json.loads((made / "kernel.json").read_text()) == {"release": RELEASE, "banner": BANNER}
     monkeypatch.setattr(kernel, "find_vmlinux", lambda *_: pytest.fail("it was unpacked again"))
-    assert own_kernel._prepare(str(file), image, "") == made
+    assert kernel_override._prepare(str(file), image, "") == made
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ def test_it_is_unpacked_once(file: Path, image: Image, monkeypatch: pytest.Monke
 def test_what_is_made_of_anything_else_is_made_anew(
     change: Callable[[Path, Image], None], file: Path, image: Image
 ) -> None:
-    made = own_kernel._prepare(str(file), image, "")
+    made = kernel_override._prepare(str(file), image, "")
     change(file, image)
-    assert own_kernel._prepare(str(file), image, "") != made
+    assert kernel_override._prepare(str(file), image, "") != made
 
 
 def test_modules_without_their_list_are_told_with_what_writes_it(file: Path, image: Image) -> None:
     """As `dpkg-deb --extract` leaves them: the package's script was not run."""
     (module_folder(file) / "modules.dep").unlink()
     with pytest.raises(HostCannot, match="has no list of its modules") as raised:
-        own_kernel._prepare(str(file), image, "")
+        kernel_override._prepare(str(file), image, "")
     assert raised.value.remedy == f"have it written: depmod --basedir {file.parents[1]} {RELEASE}"
 
 
@@ -99,4 +99,4 @@ def test_what_a_guest_cannot_do_without_is_looked_for_before_anything_is_kept(
     (folder / "modules.dep").write_text("ext4.ko:\n")
     for _ in range(2):
         with pytest.raises(HostCannot, match="has no virtio_pci, virtio_blk, virtio_net, neither"):
-            own_kernel._prepare(str(file), image, "")
+            kernel_override._prepare(str(file), image, "")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nearmetal import plugins
 from nearmetal.by_hand import marked_processes
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab.commands.refusals import refuse_zero_bytes
+from nearmetal.lab.commands.command_errors import refuse_zero_bytes
 from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.model import Door
 

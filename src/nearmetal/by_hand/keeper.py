@@ -29,7 +29,7 @@ from nearmetal.lab.lab import Lab, OpenSite
 from nearmetal.lab.machine import has_sshd, require_programs
 from nearmetal.lab.machines import liveness
 from nearmetal.lab.machines import registry as written
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.cpus import layout, sharing
+from nearmetal.lab.cpus import allocation, layout
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.site import available_cpus
@@ -123,4 +123,4 @@ async def choose_cpuset(wanted: MachineRequest, open_site: OpenSite) -> str:
     """The host's CPUs that the machine may use, as a server of a study would have them."""
     site, spec = await open_site(wanted.spec.host), wanted.spec
     available, lie = await available_cpus(site), await layout.read(site)
-    return sharing.assign_cpus(available, spec.vcpus, 1, spec.cpus, None, lie, kernel.keeps_cpus(spec)).servers[0]
+    return allocation.assign_cpus(available, spec.vcpus, 1, spec.cpus, None, lie, kernel.keeps_cpus(spec)).servers[0]

@@ -50,9 +50,9 @@ def run_on_own_engine() -> int:
 
 async def _on_own_engine(command: Sequence[str], hint: str) -> int:
     from nearmetal.config import Paths
-    from nearmetal.lab.containers.engine import own_engine
+    from nearmetal.lab.containers.private_engine import run_private_engine
 
-    async with own_engine(Paths.default().cache / "engine") as url:
+    async with run_private_engine(Paths.default().cache / "engine") as url:
         return await _run(command, {"DOCKER_HOST": url, "NEARMETAL_RESUME_HINT": hint})
 
 

@@ -214,7 +214,7 @@ def image_rm(name: str) -> int:
     from nearmetal.config import Paths
     from nearmetal.console.printing import print_beside
     from nearmetal.lab import image as images
-    from nearmetal.lab.containers import copies
+    from nearmetal.lab.containers import imported_images
     from nearmetal.lab.containers.api import BRANDS
     from nearmetal.lab.qemu import snapshot
     from nearmetal.system.interrupts import run_until_done
@@ -226,8 +226,8 @@ def image_rm(name: str) -> int:
     left = False  # whether an engine may still have a copy
     for removed, brand in product(gone, BRANDS):
         try:
-            if address := run_until_done(copies.remove_copy(removed, brand)):
-                click.echo(f"removed {copies.name_copy(removed)} from the {brand.called} at {address}")
+            if address := run_until_done(imported_images.remove_copy(removed, brand)):
+                click.echo(f"removed {imported_images.name_copy(removed)} from the {brand.called} at {address}")
         except HostCannot as error:
             print_beside(f"nearmetal: {error}")
             left = True

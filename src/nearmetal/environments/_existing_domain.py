@@ -9,9 +9,9 @@ import secrets
 from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab.borrowed import ssh_guests as behind_ssh
 from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh
-from nearmetal.lab.findings import check_programs, finding
-from nearmetal.lab.libvirt import existing, virsh
-from nearmetal.lab.libvirt.existing import Domain, DomainState
+from nearmetal.lab.host_checks import check_programs, finding
+from nearmetal.lab.libvirt import existing_domain, virsh
+from nearmetal.lab.libvirt.existing_domain import Domain, DomainState
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection
 from nearmetal.lab.ssh.login import refuse_unusable
@@ -46,8 +46,8 @@ class ExistingDomains:
         options = Options.model_validate(dict(order.options))
         connection = options.connect(site)
         try:
-            found = await existing.find(connection, str(options.domain))
-            existing.refuse_unready(found, order.provision)
+            found = await existing_domain.find(connection, str(options.domain))
+            existing_domain.refuse_unready(found, order.provision)
             domain, mark = Domain(connection, found.uuid), "" if found.runs else secrets.token_hex()
             data = {
                 "uri": connection.uri,
@@ -115,7 +115,7 @@ def _find_domain(handle: Handle, site: Site) -> Domain:
 
 async def _refuse_unmarked(domain: Domain, handle: Handle) -> None:
     """HostCannot where it may be the run that we began and did not come to mark: nobody can tell, so it is not ours."""
-    if await domain.runs() and await domain.state() == existing.PAUSED and await domain.mark() is None:
+    if await domain.runs() and await domain.state() == existing_domain.PAUSED and await domain.mark() is None:
         virsh_there = f"virsh --connect {handle.data['uri']}"
         raise HostCannot(
             f"{handle.data['domain']} is paused and unmarked: a start of ours may have been cut short there",
@@ -130,15 +130,15 @@ async def _check_usable(options: Options, spec: EnvironmentSpec, machine: Machin
     connection = options.connect(site)
     try:
         refuse_unusable(options.way(_NOBODY), what)
-        found = await existing.find(connection, str(options.domain))
-        existing.refuse_unready(found, spec.provision or "boot")
+        found = await existing_domain.find(connection, str(options.domain))
+        existing_domain.refuse_unready(found, spec.provision or "boot")
         fits = [Finding(what=what, ok=True, detail=found.state), *_large_enough(found, machine)]
         if not all(one.ok for one in fits):
             return fits
         if found.runs:
             address = await Domain(connection, found.uuid).address()
             if address is None:
-                raise HostCannot("it runs, and nothing tells its address", remedy=existing.NO_ADDRESS)
+                raise HostCannot("it runs, and nothing tells its address", remedy=existing_domain.NO_ADDRESS)
             return [*fits, *await behind_ssh.check_inside(options.way(str(address)), machine)]
         await Domain(connection, found.uuid).mark()
     except HostCannot as error:

@@ -23,14 +23,14 @@ from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab import cgroup, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.architecture import pc_alone
-from nearmetal.lab.findings import check_programs, find_manager_there, finding
+from nearmetal.lab.host_checks import check_programs, find_manager_there, finding
 from nearmetal.lab.image import transfer
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.libvirt import domain, groups, virsh
+from nearmetal.lab.libvirt import cgroups, domain, virsh
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.packages import describe_install
 from nearmetal.lab.qemu import arguments, guest_order, machine_type, privilege, template
@@ -263,10 +263,10 @@ async def _find_started(
     first = await FirstProcess.of(pid, site)
     if first is None:
         raise NotProvisioned("its QEMU has ended at once", name)
-    group = groups.find_domain_group(await cgroup.find_group(pid, site))
+    group = cgroups.find_domain_group(await cgroup.find_group(pid, site))
     data = {
         **await monitor.forwarded(),
         "group": asdict(group),
-        "has_own_group": await groups.is_own(group, pid, site),
+        "has_own_group": await cgroups.is_own(group, pid, site),
     }
     return await monitor.hardware(accel, folder), first, data

@@ -21,16 +21,16 @@ from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
 from nearmetal.lab import cgroup, containment, probe, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.containers import config as container_config
-from nearmetal.lab.containers import copies, networks
 from nearmetal.lab.containers import image as container_image
+from nearmetal.lab.containers import imported_images, networks
 from nearmetal.lab.containers.api import DOCKER, NOT_FOUND, Brand, ContainerEngine, EngineRefusal, ping
 from nearmetal.lab.containers.container import Container
-from nearmetal.lab.containers.engine import bury_engine, is_own
-from nearmetal.lab.containers.sandboxed import SandboxedContainer, is_sandboxed
+from nearmetal.lab.containers.private_engine import bury_engine, is_own
+from nearmetal.lab.containers.sandboxed_container import SandboxedContainer, is_sandboxed
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import check_cpus, check_programs, check_provided, describe_place, finding
+from nearmetal.lab.host_checks import check_cpus, check_programs, check_provided, describe_place, finding
 from nearmetal.lab.machines import share as shares
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.shared_kernel import check_isolation
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
@@ -327,7 +327,7 @@ class DockerEnvironment:
         if spec.brings_image:
             return container_image.provide_image(client, spec.image, self.brand.client)
         with self._importing:
-            return copies.provide_copy(client, lab_machine.find_image(spec.image))
+            return imported_images.provide_copy(client, lab_machine.find_image(spec.image))
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
         made = SandboxedContainer if handle.data.get("sandboxed") else Container

@@ -18,7 +18,7 @@ from nearmetal.errors import MachineLost, NotProvisioned
 from nearmetal.lab import cgroup, containment, probe, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cpus.limits import check_limits
-from nearmetal.lab.findings import check_programs, check_provided
+from nearmetal.lab.host_checks import check_programs, check_provided
 from nearmetal.lab.image import transfer
 from nearmetal.lab.machines import namespace_machine
 from nearmetal.lab.machines import share as shares

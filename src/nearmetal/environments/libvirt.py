@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nearmetal.environments._own_domain import OwnDomains
 from nearmetal.lab.libvirt.options import Options
-from nearmetal.lab.qemu.door import guest_door
+from nearmetal.lab.qemu.entry_command import make_guest_door
 from nearmetal.model import (
     Description,
     Door,
@@ -75,7 +75,7 @@ class LibvirtEnvironment:
         return await self._domains_of(handle).attach(handle, site)
 
     async def open_door(self, handle: Handle) -> Door | None:
-        return None if handle.stays else guest_door(handle)
+        return None if handle.stays else make_guest_door(handle)
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         await self._domains_of(handle).destroy(handle, site)

@@ -14,7 +14,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab import probe
 from nearmetal.lab.architecture import X86_64
-from nearmetal.lab.commands.refusals import cannot_read, cannot_write, refuse_no_text, refuse_zero_bytes
+from nearmetal.lab.commands.command_errors import cannot_read, cannot_write, refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.mock import programs as mock_programs
 from nearmetal.lab.mock.world import State, World, read, write
 from nearmetal.model import (

@@ -1,7 +1,7 @@
 """A Podman container: made as a Docker one is, by the API that Podman's service has in common with Docker's engine.
 
 Options in [environments.NAME]: docs/environments.md. An ordinary user has a service of nearmetal's own, and no other
-(lab/containers/own_podman.py).
+(lab/containers/rootless_podman.py).
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.lab import rootless
-from nearmetal.lab.containers import own_podman
+from nearmetal.lab.containers import rootless_podman
 from nearmetal.lab.containers.api import PODMAN, Brand, ContainerEngine
 from nearmetal.lab.containers.image import is_archive
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.lab.site import must
 from nearmetal.model import EnvironmentSpec, Finding, Handle, MachineSpec, Site
 from nearmetal.system import user_namespace
@@ -34,11 +34,11 @@ class PodmanEnvironment(DockerEnvironment):
         return rootless.lacks_groups(site)
 
     def locate_engine(self, options: Mapping[str, Any], site: Site) -> str:
-        return own_podman.ADDRESS if self.is_rootless(site) else super().locate_engine(options, site)
+        return rootless_podman.ADDRESS if self.is_rootless(site) else super().locate_engine(options, site)
 
     async def _find_engine(self, address: str, site: Site) -> ContainerEngine:
-        if address == own_podman.ADDRESS:
-            await own_podman.ensure_running()
+        if address == rootless_podman.ADDRESS:
+            await rootless_podman.ensure_running()
         return await super()._find_engine(address, site)
 
     async def _check_engine(self, options: Mapping[str, Any], machine: MachineSpec, site: Site) -> list[Finding]:
@@ -58,11 +58,11 @@ class PodmanEnvironment(DockerEnvironment):
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         await super().prepare(spec, machine, site)
         if self.is_rootless(site):
-            own_podman.remove_temporary()
+            rootless_podman.remove_temporary()
 
     async def _require_answer(self, address: str) -> None:
         # `ls` does not enter the namespace, and nobody outside sees the socket.
-        if address != own_podman.ADDRESS or user_namespace.is_entered():
+        if address != rootless_podman.ADDRESS or user_namespace.is_entered():
             await super()._require_answer(address)
 
     def runtimes(self, info: Mapping[str, Any]) -> list[str]:
@@ -81,7 +81,7 @@ class PodmanEnvironment(DockerEnvironment):
 
     async def clear_runtime(self, container: str, site: Site) -> None:
         """If Podman is killed when its runtime has made a container, it knows of none, and the runtime keeps it."""
-        await must(site, "sh", "-c", _DELETE, container, str(own_podman.RUN) if self.is_rootless(site) else "/run")
+        await must(site, "sh", "-c", _DELETE, container, str(rootless_podman.RUN) if self.is_rootless(site) else "/run")
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """Podman has a process for each command, which it lets wait for five minutes when the command has ended,

@@ -25,17 +25,17 @@ from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import (
     arguments,
+    cloud_image,
     files,
     guest_order,
     identity,
+    kernel_override,
     least_privilege,
     monitor,
-    own_disk,
-    own_kernel,
     privilege,
     requirements,
     snapshot,
@@ -44,7 +44,7 @@ from nearmetal.lab.qemu import (
 )
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import GuestSpec
-from nearmetal.lab.qemu.door import guest_door
+from nearmetal.lab.qemu.entry_command import make_guest_door
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.qemu.snapshot import Snapshot
 from nearmetal.lab.site import must
@@ -94,7 +94,7 @@ class QemuEnvironment:
         vmm_arguments.check_arguments(spec.vmm_arguments)
         if spec.kernel is not None and spec.brings_image:
             what = f"the boot loader of {spec.image} decides which kernel runs"
-            raise BadInput(what, own_kernel.WHERE, "leave machine.kernel out, or use an image of nearmetal's")
+            raise BadInput(what, kernel_override.WHERE, "leave machine.kernel out, or use an image of nearmetal's")
         return Description(family="guest", kernel="own", placement="switch", ignores=("network",))
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
@@ -129,7 +129,7 @@ class QemuEnvironment:
         board = _choose_board(order.options, order.spec)
         image = None if order.spec.brings_image else lab_machine.find_image(order.spec.image)
         if image is None:
-            parts = await own_disk.find_parts(order.spec.image, site)
+            parts = await cloud_image.find_parts(order.spec.image, site)
         else:
             parts = await _place_parts(image, order.spec, site)
         guest = await _guest(order.name, order.spec, board, parts, order.port, site)
@@ -150,7 +150,7 @@ class QemuEnvironment:
             order,
             site,
             MachineImage(
-                name=(own_disk.describe_image if order.spec.brings_image else lab_machine.describe_image)(
+                name=(cloud_image.describe_image if order.spec.brings_image else lab_machine.describe_image)(
                     order.spec.image
                 ),
                 brings_kernel=not start.guest.kernel,
@@ -205,9 +205,9 @@ class QemuEnvironment:
         machine: guests.Guest
         if handle.image.brings_kernel:
             # With asyncssh, which takes as long to import as a guest to restore.
-            from nearmetal.lab.qemu.own_disk_machine import OwnDiskMachine
+            from nearmetal.lab.qemu.cloud_image_guest import CloudImageGuest
 
-            machine = OwnDiskMachine(handle, site, ports, running)
+            machine = CloudImageGuest(handle, site, ports, running)
         else:
             machine = guests.QemuMachine(handle, site, ports, running, running is not None)
         await machine.connect()
@@ -218,7 +218,7 @@ class QemuEnvironment:
         return machine
 
     async def open_door(self, handle: Handle) -> Door:
-        return guest_door(handle)
+        return make_guest_door(handle)
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         for machine in self._attached.pop(handle.name, ()):
@@ -254,7 +254,7 @@ def _choose_board(options: Mapping[str, Any], spec: MachineSpec) -> str:
 
 
 async def _place_parts(image: Image, spec: MachineSpec, site: Site) -> Parts:
-    return await own_kernel.exchange_kernel(await transfer.place_parts(image, site), spec.kernel, image, site)
+    return await kernel_override.exchange_kernel(await transfer.place_parts(image, site), spec.kernel, image, site)
 
 
 async def _guest(name: str, spec: MachineSpec, board: str, parts: Parts, port: Port | None, site: Site) -> GuestSpec:
@@ -350,7 +350,7 @@ async def _seed_guest(order: Order, start: _GuestStart, folder: str, keys: LabKe
         )
         await transfer.write_initrd(start.parts.initrd, seed_archive(seed), f"{folder}/{arguments.INITRD}", site)
         return
-    for name, content in own_disk.make_seed(order.name, order.port, keys).items():
+    for name, content in cloud_image.make_seed(order.name, order.port, keys).items():
         await site.put(content, f"{folder}/{arguments.SEED}/{name}", mode=0o600)
 
 

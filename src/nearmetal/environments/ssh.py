@@ -24,7 +24,7 @@ from nearmetal.lab.borrowed.borrowed_machine import (
     wait_answer,
 )
 from nearmetal.lab.cpus.limits import check_limits
-from nearmetal.lab.findings import check_programs, finding
+from nearmetal.lab.host_checks import check_programs, finding
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import (
     VIRTUAL_HARDWARE,

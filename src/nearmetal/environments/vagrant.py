@@ -13,7 +13,7 @@ from pydantic import Field, IPvAnyAddress, StrictBool, model_validator
 
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
 from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, check_inside, check_permitted
-from nearmetal.lab.findings import check_programs, finding
+from nearmetal.lab.host_checks import check_programs, finding
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import MachineStatus
 from nearmetal.lab.vagrant.project import Project, VagrantError

@@ -14,7 +14,7 @@ from pydantic import Field, IPvAnyAddress, StrictBool, field_validator, model_va
 
 from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
 from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, check_inside, check_permitted
-from nearmetal.lab.findings import check_provided, finding
+from nearmetal.lab.host_checks import check_provided, finding
 from nearmetal.lab.ssh import login as ssh_login
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware import vmware_machine as machines

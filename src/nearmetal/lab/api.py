@@ -25,15 +25,15 @@ from nearmetal.cpu_lists import parse as parse_cpus
 from nearmetal.cpu_lists import show as show_cpus
 from nearmetal.lab.cgroup import create_group, find_group, read_group_cost, remove_group
 from nearmetal.lab.cpus.limits import check_limits
-from nearmetal.lab.findings import check_programs, check_provided
-from nearmetal.lab.findings import finding as make_finding
+from nearmetal.lab.host_checks import check_programs, check_provided
+from nearmetal.lab.host_checks import finding as make_finding
 from nearmetal.lab.image.image import Image
 from nearmetal.lab.image.transfer import place_root
 from nearmetal.lab.keys import KeyPair, LabKeys
 from nearmetal.lab.keys import lab_keys as load_lab_keys
 from nearmetal.lab.machine import ENVIRONMENT as MACHINE_ENVIRONMENT
 from nearmetal.lab.machine import NamedCommands, build_launch, check_image, find_image, make_handle, put_file, read_file
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.namespace_machine import (
     HeldMachine,
     build_held_door,

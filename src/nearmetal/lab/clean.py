@@ -14,7 +14,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
 from nearmetal.lab.changes.ledger import Ledger, OfAnotherHost, ledgers_folder, outstanding, ownerless, standing_folder
 from nearmetal.lab.commands import orphans
-from nearmetal.lab.findings import describe_place
+from nearmetal.lab.host_checks import describe_place
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.lock import wait_for_dead_run
 from nearmetal.lab.qemu import accelerator, snapshot

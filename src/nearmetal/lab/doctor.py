@@ -16,7 +16,7 @@ from nearmetal.in_short import in_short
 from nearmetal.lab import clean, containment, image, probe, rootless
 from nearmetal.lab.architecture import HERE
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
-from nearmetal.lab.findings import check_program, check_provided, finding
+from nearmetal.lab.host_checks import check_program, check_provided, finding
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite, host_facts, must

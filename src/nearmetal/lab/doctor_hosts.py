@@ -9,7 +9,7 @@ from nearmetal import plugins
 from nearmetal.errors import NearmetalError, message_of
 from nearmetal.lab.clocks import compare_clock
 from nearmetal.lab.doctor import DISK_NEEDED, Diagnosis, HostDiagnosis
-from nearmetal.lab.findings import check_programs, describe_place, finding
+from nearmetal.lab.host_checks import check_programs, describe_place, finding
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, must, read_memory
 from nearmetal.lab.sites import Sites, opener

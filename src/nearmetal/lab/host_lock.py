@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, TimedOut
 from nearmetal.lab import concurrent_runs
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.model import Finding, Site, SiteRunning
 
 FOLDER = "/root"

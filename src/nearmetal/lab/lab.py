@@ -280,7 +280,7 @@ async def remove(handle: Handle, site: Site) -> None:
         await trunks.remove_end(handle, site)
     elif handle.kind == "engine":
         # With Docker's SDK, which most that is removed has no need of.
-        from nearmetal.lab.containers.engine import remove as remove_engine
+        from nearmetal.lab.containers.private_engine import remove as remove_engine
 
         await remove_engine(handle)
     else:

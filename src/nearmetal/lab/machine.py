@@ -9,9 +9,9 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab import image as images
 from nearmetal.lab.architecture import HERE, Architecture
-from nearmetal.lab.commands.refusals import cannot_read, cannot_write
-from nearmetal.lab.findings import check_provided
-from nearmetal.lab.image import Image, Process, Recipe, ls, pinned
+from nearmetal.lab.commands.command_errors import cannot_read, cannot_write
+from nearmetal.lab.host_checks import check_provided
+from nearmetal.lab.image import Image, Process, Recipe, ls, pinned_images
 from nearmetal.model import Commands, Completed, ControlGroup, Finding, Handle, MachineImage, MachineSpec, Order, Site
 
 ENVIRONMENT: Mapping[str, str] = {
@@ -47,7 +47,7 @@ def find_image(name: str) -> Image:
     if found:
         refuse_foreign(found)
         return found
-    if digest := pinned.digest(name):
+    if digest := pinned_images.digest(name):
         what = f"the image {name} {digest[:12]} that the run began with is gone, and another would be another system"
         raise HostCannot(what, remedy="begin a new run")
     if MachineSpec(image=name).brings_image:
@@ -75,7 +75,7 @@ def _build_from(name: str, as_name: str = "mine") -> str:
 
 
 def _image(name: str) -> Image | None:
-    digest = pinned.digest(name)
+    digest = pinned_images.digest(name)
     named = (one for one in ls(Paths.default().cache) if one.name == name)
     return next((one for one in named if digest in (None, one.digest)), None)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.model import Finding, MachineSpec, Site
 from nearmetal.system import user_namespace
 

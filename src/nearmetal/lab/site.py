@@ -14,7 +14,7 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import containment, probe
 from nearmetal.lab.commands import process
-from nearmetal.lab.commands.refusals import cannot_read, cannot_write, refuse_zero_bytes
+from nearmetal.lab.commands.command_errors import cannot_read, cannot_write, refuse_zero_bytes
 from nearmetal.model import Commands, Completed, HostSpec, Site, SiteRunning
 from nearmetal.say import Say, ignore_text
 from nearmetal.system.files import closing_descriptor

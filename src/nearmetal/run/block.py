@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import host_lock
-from nearmetal.lab.image.pinned import pinned
+from nearmetal.lab.image.pinned_images import pinned
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.leftovers import Leftover
 from nearmetal.lab.networks import network

@@ -16,7 +16,7 @@ from nearmetal import model, plugins
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
 from nearmetal.lab.changes.engine import NotNoted
-from nearmetal.lab.cpus.sharing import Share
+from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machine import require_programs
 from nearmetal.lab.stage import LabStage

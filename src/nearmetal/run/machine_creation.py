@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Sequence
 
 from nearmetal import cpu_lists
 from nearmetal.lab import probe
-from nearmetal.lab.cpus import layout, sharing
-from nearmetal.lab.cpus.sharing import Share
+from nearmetal.lab.cpus import allocation, layout
+from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import link, network
@@ -44,7 +44,7 @@ async def share_out(booted: ProvisionedBoot, lab: Lab) -> Share:
         elsewhere[name] = booted.layouts[name].keep_one_kind(await available_cpus(clients))
     share = site_resources.share_cpus(booted.asked, available, lie, elsewhere)
     if host in others and not booted.asked.environment.is_pretended:
-        booted.warnings += sharing.find_warnings(share, lie)
+        booted.warnings += allocation.find_warnings(share, lie)
     return share
 
 

@@ -12,7 +12,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands import background
-from nearmetal.lab.listening import find_listeners, is_loopback
+from nearmetal.lab.listening_sockets import find_listeners, is_loopback
 from nearmetal.lab.service import LabService, describe_end
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Assignment, Cause, Machine, PlacedFile, ResolvedService, find_own_address

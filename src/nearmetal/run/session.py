@@ -17,7 +17,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, Unreachable
 from nearmetal.isolate import standing
 from nearmetal.lab import clean, concurrent_runs, host_lock, rootless
-from nearmetal.lab.image.pinned import pinned
+from nearmetal.lab.image.pinned_images import pinned
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.lock import measuring, pretending
 from nearmetal.lab.machines import registry

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from nearmetal import cpu_lists
-from nearmetal.lab.cpus import sharing
+from nearmetal.lab.cpus import allocation
+from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.cpus.layout import Layout
-from nearmetal.lab.cpus.sharing import Share
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import network, trunk
 from nearmetal.model import MachineSpec, Resolved
@@ -21,7 +21,7 @@ def is_pretended(resolved: Iterable[Resolved]) -> bool:
 def share_cpus(resolved: Resolved, available: list[int], layout: Layout, elsewhere: Mapping[str, list[int]]) -> Share:
     """Who gets which of a site's CPUs; `elsewhere` has those of each other host of clients, by its name."""
     has_clients_there = resolved.server.host in resolved.clients.places
-    shared = sharing.assign_cpus(
+    shared = allocation.assign_cpus(
         available,
         resolved.server.vcpus,
         resolved.number_of_servers,

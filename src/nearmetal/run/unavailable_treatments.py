@@ -8,9 +8,9 @@ from nearmetal import cpu_lists, model, plugins
 from nearmetal.errors import HostCannot
 from nearmetal.lab import host_lock
 from nearmetal.lab.cpus import layout
+from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.cpus.layout import Layout
-from nearmetal.lab.cpus.sharing import Share
-from nearmetal.lab.findings import check_programs, check_provided, finding
+from nearmetal.lab.host_checks import check_programs, check_provided, finding
 from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machine import find_process
 from nearmetal.lab.machines import kernel

@@ -13,7 +13,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, Unreachable
 from nearmetal.lab import host_lock
 from nearmetal.lab.borrowed.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, check_address
-from nearmetal.lab.findings import check_programs, finding
+from nearmetal.lab.host_checks import check_programs, finding
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site

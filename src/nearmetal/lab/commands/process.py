@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
 from nearmetal.lab.commands.background import Gathering, feed, list_signals
-from nearmetal.lab.commands.refusals import refuse_zero_bytes
+from nearmetal.lab.commands.command_errors import refuse_zero_bytes
 from nearmetal.model import Completed
 
 _REMEDIES = {

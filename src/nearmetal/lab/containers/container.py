@@ -12,7 +12,7 @@ from nearmetal.errors import HostCannot, MachineLost
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.background import Gathering, feed, list_signals
-from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
+from nearmetal.lab.commands.command_errors import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, read_frames
 from nearmetal.lab.machines import pauses

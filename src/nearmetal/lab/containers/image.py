@@ -12,7 +12,7 @@ from typing import IO, Any
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.architecture import TABLE
 from nearmetal.lab.containers.api import Brand, ContainerEngine, EngineRefusal
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.lab.image.archive import open_archive, open_member, read_json
 from nearmetal.model import Finding
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from nearmetal.lab import cgroup, rootless
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import check_cpus, finding
+from nearmetal.lab.host_checks import check_cpus, finding
 from nearmetal.model import Finding, MachineSpec, Site
 
 

@@ -7,7 +7,7 @@ so it is meant for virtual machines, whose vCPUs are threads that stay.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nearmetal.lab.machines import groups
+from nearmetal.lab.machines import cgroups
 from nearmetal.model import Machine
 
 _THREADS = """
@@ -40,7 +40,7 @@ class ThreadTotals:
 
 async def read_accounts(machine: Machine) -> Accounts:
     """Of the machine's threads on its host; empty where they are not known, or the host's kernel does not count."""
-    folders = await groups.folders(machine)
+    folders = await cgroups.folders(machine)
     if not folders:
         return {}
     return parse_accounts((await machine.site.exec(["sh", "-c", _THREADS, "threads", *folders])).text)

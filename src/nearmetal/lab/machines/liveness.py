@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from nearmetal.errors import MachineLost
-from nearmetal.lab.machines.identity import FirstProcess, wait_end_of
+from nearmetal.lab.machines.init_process import FirstProcess, wait_end_of
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import ControlGroup, Handle, ProcessId
 

@@ -14,8 +14,8 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.findings import finding
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.host_checks import finding
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import Completed, ControlGroup, Door, Finding, Handle, Running, Site, SiteRunning

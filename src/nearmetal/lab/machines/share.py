@@ -1,6 +1,6 @@
 """A directory of its host that a machine sees, and that way cannot write to: found there, and read back from inside."""
 
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.model import Finding, Machine, MachineSpec, Readback, SharedFolder, Site
 
 

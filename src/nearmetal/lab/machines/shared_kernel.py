@@ -8,9 +8,9 @@ from nearmetal import cpu_lists
 from nearmetal.errors import HostCannot, MachineLost
 from nearmetal.lab import cgroup
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.lab.machines import kernel
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.model import Commands, Completed, ControlGroup, Cost, Finding, Handle, MachineSpec, Site
 

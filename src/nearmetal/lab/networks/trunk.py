@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nearmetal.errors import HostCannot, NearmetalError
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
 from nearmetal.model import Finding, Handle, Readback, Recorder, Site

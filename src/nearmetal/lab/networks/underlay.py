@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearmetal.errors import HostCannot, NearmetalError
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.lab.networks import network, trunk
 from nearmetal.lab.networks.trunk import ByteCounter, End, PlacedEnd
 from nearmetal.lab.site import must

@@ -1,6 +1,6 @@
 """A guest of QEMU's that runs: how it is reached, and what is known of it from outside.
 
-The lab's image has an agent in it; the user's own are reached otherwise (own_disk_machine.py).
+The lab's image has an agent in it; the user's own are reached otherwise (cloud_image_guest.py).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvision
 from nearmetal.lab import cgroup
 from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.machines.identity import FirstProcess
+from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.pauses import Stops
 from nearmetal.lab.networks import network
 from nearmetal.lab.remote import agent

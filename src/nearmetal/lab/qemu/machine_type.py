@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Sequence
 
 from nearmetal.lab import machine as lab_machine
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.model import Finding, MachineSpec, Site
 
 from . import accelerator, arguments

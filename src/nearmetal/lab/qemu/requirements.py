@@ -11,7 +11,7 @@ from nearmetal.lab import machine as lab_machine
 from nearmetal.lab import probe, rootless
 from nearmetal.lab.architecture import HERE, pc_alone
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.findings import check_cpus, check_programs, check_provided, describe_place, finding
+from nearmetal.lab.host_checks import check_cpus, check_programs, check_provided, describe_place, finding
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.machines import share as shares
@@ -19,7 +19,7 @@ from nearmetal.lab.site import must, read_memory
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
-from . import accelerator, arguments, machine_type, own_disk, own_kernel
+from . import accelerator, arguments, cloud_image, kernel_override, machine_type
 from .accelerator import BootProof
 from .guest import LOOPBACK
 
@@ -48,7 +48,7 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
         lab_machine.check_image(choose_proving_image(machine)),
         *await _vmm(machine, site),
         *await _kernel(machine, site),
-        *await own_disk.check_image(machine, spec.provision, site),
+        *await cloud_image.check_image(machine, spec.provision, site),
         finding("/dev/net/tun", tun.status == 0, "there is no such device", "run: modprobe tun"),
         finding(
             f"{show_size(machine.memory)} of memory",
@@ -129,9 +129,9 @@ async def _kernel(machine: MachineSpec, site: Site) -> list[Finding]:
     what = f"machine.kernel {machine.kernel}"
     try:
         image = lab_machine.find_image(machine.image)
-        await own_kernel.exchange_kernel(Parts("", "", ""), machine.kernel, image, site)
+        await kernel_override.exchange_kernel(Parts("", "", ""), machine.kernel, image, site)
     except HostCannot as error:
-        detail = error.what if error.where == own_kernel.WHERE else describe_place(error)
+        detail = error.what if error.where == kernel_override.WHERE else describe_place(error)
         return [Finding(what=what, ok=False, detail=detail, remedy=error.remedy)]
     return [Finding(what=what, ok=True)]
 

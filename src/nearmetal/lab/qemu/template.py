@@ -21,7 +21,7 @@ from nearmetal.lab.remote import agent
 from nearmetal.lab.site import must
 from nearmetal.model import Running, Site
 
-from . import arguments, disk_trouble, files, identity, monitor, own_kernel, snapshot
+from . import arguments, disk_trouble, files, identity, kernel_override, monitor, snapshot
 from .arguments import GuestSpec
 from .monitor import Monitor
 from .snapshot import Snapshot
@@ -177,7 +177,10 @@ def make_seed(keys: LabKeys, name: str, logins: bool, start: str | None = None) 
         files["authorized_keys"] = (keys.client.public + b"\n", 0o600)
     if start is not None:
         # It takes the place of that which comes with a kernel of the study's own.
-        files["start"] = (f"#!/bin/sh\n[ ! -x {own_kernel.LAY} ] || {own_kernel.LAY}\n{start}".encode(), 0o755)
+        files["start"] = (
+            f"#!/bin/sh\n[ ! -x {kernel_override.LAY} ] || {kernel_override.LAY}\n{start}".encode(),
+            0o755,
+        )
     return files
 
 

@@ -24,7 +24,7 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NotProvisioned, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.background import Gathering
-from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
+from nearmetal.lab.commands.command_errors import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.read_files import FilesRead
 from nearmetal.lab.remote.commands import RemoteCommands
 from nearmetal.lab.remote.machine import ReachedMachine

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
-from nearmetal.lab.machines.identity import wait_readable
+from nearmetal.lab.machines.init_process import wait_readable
 
 Ready = Callable[[], Awaitable[bool]]
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, ToolFailed
 from nearmetal.lab.commands.background import Gathering, list_signals
+from nearmetal.lab.commands.command_errors import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.commands.process import exit_status
-from nearmetal.lab.commands.refusals import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.remote.commands import RemoteCommands
 from nearmetal.lab.ssh.login_shell import read_began, write_line
 from nearmetal.lab.ssh_library import asyncssh

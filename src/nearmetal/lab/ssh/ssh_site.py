@@ -23,7 +23,7 @@ from nearmetal.lab.site import must, short_path
 from nearmetal.lab.ssh.commands import SshCommands, begun
 from nearmetal.lab.ssh.login import describe_error
 from nearmetal.lab.ssh.login_shell import ask_shell
-from nearmetal.lab.ssh.root import log_in_as_root
+from nearmetal.lab.ssh.root_access import log_in_as_root
 from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.model import HostSpec
 from nearmetal.say import Say

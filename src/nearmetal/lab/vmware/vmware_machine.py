@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import unquote
 
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.model import Finding, Frozen, MachineSpec, Provision
 
 MEBIBYTE = 2**20

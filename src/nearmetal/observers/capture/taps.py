@@ -13,7 +13,7 @@ from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.commands.background import up_to
 from nearmetal.lab.machines import kernel, scratch
-from nearmetal.lab.machines.identity import ContainedMachine
+from nearmetal.lab.machines.init_process import ContainedMachine
 from nearmetal.lab.networks import network
 from nearmetal.model import CaptureSpec, Commands, Completed, Machine, Running
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
-from nearmetal.lab.machines import groups, kernel, scratch
+from nearmetal.lab.machines import cgroups, kernel, scratch
 from nearmetal.lab.stage import offsets
 from nearmetal.model import Completed, Machine, Observation, Running, Site, Stage
 from nearmetal.observers.usage.samples import Own, SamplerLines, Span, average_samples, parse_samples
@@ -113,7 +113,7 @@ class UsageObserver:
         given = [
             word
             for index, server in enumerate(stage.servers)
-            for folder in await groups.folders(server)
+            for folder in await cgroups.folders(server)
             for word in ("--cgroup", f"server-{index}={folder}")
         ]
         ahead = await _measure_offset(site)

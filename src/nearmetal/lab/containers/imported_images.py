@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.containers import own_podman
+from nearmetal.lab.containers import rootless_podman
 from nearmetal.lab.containers.api import PODMAN, Brand, ContainerEngine, EngineRefusal
 from nearmetal.lab.image import Image
 from nearmetal.system import user_namespace
@@ -36,13 +36,13 @@ async def remove_copy(image: Image, brand: Brand) -> str | None:
     HostCannot when the copy is in use, or when that cannot be told.
     """
     is_own = brand is PODMAN and user_namespace.is_entered()
-    address = own_podman.ADDRESS if is_own else brand.address({})
-    if not (own_podman.has_images() if is_own else _may_have(address, brand)):
+    address = rootless_podman.ADDRESS if is_own else brand.address({})
+    if not (rootless_podman.has_images() if is_own else _may_have(address, brand)):
         return None
     command = f"{brand.client} rmi {name_copy(image)}"
     try:
         if is_own:
-            await own_podman.ensure_running()
+            await rootless_podman.ensure_running()
         engine = await ContainerEngine.connect(address, brand)
         if not await engine.call(_is_there, engine.client, image):
             return None

@@ -17,7 +17,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import probe
 from nearmetal.lab.containers.api import PODMAN, ping
-from nearmetal.lab.containers.engine import wait_for_engine
+from nearmetal.lab.containers.private_engine import wait_for_engine
 from nearmetal.lab.lock import exclusive
 from nearmetal.lab.packages import describe_install, find_manager
 from nearmetal.system import user_namespace

@@ -14,7 +14,7 @@ _OWN_FAILURES = (125, 255)
 """Of the probe's `ask`, and of OpenSSH's client."""
 
 
-def guest_door(handle: Handle) -> Door:
+def make_guest_door(handle: Handle) -> Door:
     """By the agent, without a login; by SSH where there is none, and for a terminal, whose window changes its size."""
 
     def build_command(argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:

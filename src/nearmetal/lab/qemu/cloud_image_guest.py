@@ -11,12 +11,12 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.ssh import ssh_machine as ssh
 from nearmetal.model import Handle, Running, Site
 
-from . import own_disk
+from . import cloud_image
 from .guest import LOOPBACK, Guest
 
 
-class OwnDiskMachine(Guest, ssh.SshMachine):
-    boot_limit = own_disk.BOOT
+class CloudImageGuest(Guest, ssh.SshMachine):
+    boot_limit = cloud_image.BOOT
     remedy = (
         f"use an image in which cloud-init and an SSH server start by themselves, for {X86_64.title} and a BIOS; how "
         f"far it came is seen where its kernel writes to the first serial line (console={X86_64.console})"
@@ -28,7 +28,7 @@ class OwnDiskMachine(Guest, ssh.SshMachine):
         super().__init__(handle, site, running, endpoint=endpoint)
 
     async def settle(self) -> None:
-        await own_disk.wait_settled(self)
+        await cloud_image.wait_settled(self)
         await probe.ensure(self)
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:

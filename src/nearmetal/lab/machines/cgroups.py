@@ -1,7 +1,7 @@
 """Where a machine's control groups lie on its site, whoever made them."""
 
 from nearmetal.lab import cgroup, rootless
-from nearmetal.lab.machines.identity import ContainedMachine
+from nearmetal.lab.machines.init_process import ContainedMachine
 from nearmetal.model import Machine, Site
 
 _CONTROLLERS = ("cpuacct", "memory", "blkio", "pids")

@@ -14,7 +14,7 @@ from typing import Any
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.architecture import X86_64
-from nearmetal.lab.findings import finding
+from nearmetal.lab.host_checks import finding
 from nearmetal.lab.image.disk import find_other_file
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys

@@ -46,7 +46,7 @@ _NO_OTHERS: Mapping[str, Path] = {}
 
 
 @asynccontextmanager
-async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) -> AsyncIterator[str]:
+async def run_private_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) -> AsyncIterator[str]:
     """Run an engine whose data lie in `folder` (not below /run), kept for the next time; the URL of its socket.
 
     Beside Docker's own runtime it knows `runtimes`: names to programs. What an engine left there that was killed is
@@ -83,7 +83,7 @@ async def own_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OTHERS) ->
 
 
 def is_own(address: str) -> bool:
-    """Whether the engine at a URL is, or was, an `own_engine`."""
+    """Whether the engine at a URL is, or was, an `run_private_engine`."""
     socket = Path(address.removeprefix("unix://"))
     # What lies at /run/lock is a folder.
     return socket.name == _SOCKET and (socket.parent / _LOCK).is_file() and (socket.parent / _DATA).is_dir()
@@ -94,7 +94,7 @@ async def remove(handle: Handle) -> None:
 
 
 async def bury_engine(address: str) -> None:
-    """Kill and remove what is left of an `own_engine` whose starter died, but not its data. Idempotent.
+    """Kill and remove what is left of an `run_private_engine` whose starter died, but not its data. Idempotent.
 
     HostCannot while its starter, or another that buries it, lives.
     """
