@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nearmetal.isolate import standing
+from nearmetal.isolate import active_isolation
 from nearmetal.isolate.host import KNOBS
 from tests.command_line import forked
 
@@ -49,7 +49,7 @@ def given_back() -> Iterator[State]:
     finally:
         nearmetal("clean")
     same(found, state())
-    assert not standing.ledger_path().exists()
+    assert not active_isolation.ledger_path().exists()
 
 
 def killed_at(count: int, operation: str, delay: float, *words: str) -> bool:
@@ -58,7 +58,7 @@ def killed_at(count: int, operation: str, delay: float, *words: str) -> bool:
     Whole lines: one longer than a page shows before all of it is written, and what dies meanwhile leaves it cut.
     """
     process = subprocess.Popen([sys.executable, "-m", "nearmetal", "isolate", *words], stdout=subprocess.DEVNULL)
-    ledger, wanted = standing.ledger_path(), f'"op":"{operation}"'
+    ledger, wanted = active_isolation.ledger_path(), f'"op":"{operation}"'
     while process.poll() is None:
         text = ledger.read_text().replace(" ", "") if ledger.exists() else ""
         if text[: text.rfind("\n") + 1].count(wanted) >= count:

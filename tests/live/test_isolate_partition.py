@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
+from nearmetal.isolate import active_isolation, isolation_changes
 from nearmetal.isolate import host as hosts
-from nearmetal.isolate import standing, tiers
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.model import Change, Machine, MachineSpec
@@ -83,7 +83,7 @@ async def inherited(guest: Machine) -> str:
 async def wanted(guest: Machine) -> list[Change]:
     cpusets = await hosts.read_cpusets(guest, guest.probe, [1])
     assert (cpusets.unfit, cpusets.version) == ("", "second")
-    return tiers.list_changes(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
+    return isolation_changes.list_changes(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
 
 
 async def state(guest: Machine) -> dict[str, str]:
@@ -95,16 +95,16 @@ async def state(guest: Machine) -> dict[str, str]:
     "killed_after", [(2,), pytest.param(None, marks=pytest.mark.long)], ids=["a step", "each step"]
 )
 async def test_a_partition_is_made_and_given_back(guest: Machine, killed_after: Sequence[int] | None) -> None:
-    path = standing.ledger_path()
+    path = active_isolation.ledger_path()
     elsewhere = await start(guest, "0")
     before = await state(guest)
     changes = await wanted(guest)
-    await standing.isolate_cpus(changes, guest, path)
+    await active_isolation.isolate_cpus(changes, guest, path)
     await stands(guest, path, elsewhere)
     same(before, await state(guest))
     await dies(guest, path, changes)
     assert (await guest.exec(["test", "-d", GROUP])).status == 0
-    assert {one.outcome for one in await standing.release_cpus(guest, path)} <= {"restored", "already so"}
+    assert {one.outcome for one in await active_isolation.release_cpus(guest, path)} <= {"restored", "already so"}
     same(before, await state(guest))
     for steps in killed_after or range(len(STEPS) + 1):
         await dies_after(guest, path, changes, steps)
@@ -115,23 +115,25 @@ async def test_a_partition_is_made_and_given_back(guest: Machine, killed_after: 
 async def stands(guest: Machine, path: Path, elsewhere: list[str]) -> None:
     """Who pins meanwhile keeps that; what is started in the partition runs there, and goes on when it is no more."""
     assert (await guest.get(f"{GROUP}/cpuset.cpus.partition")).strip() == b"isolated"
-    there = await standing.held_changes(guest, path)
-    assert {one.change.kind: one.state for one in await standing.list_standing(guest, path)}["cpuset"] == "holds"
+    there = await active_isolation.held_changes(guest, path)
+    assert {one.change.kind: one.state for one in await active_isolation.list_active(guest, path)}["cpuset"] == "holds"
     started = [*elsewhere, await inherited(guest), *await start(guest, "0", "0-1")]
     assert await where(guest, started) == ["0", "0", "0", "0"]
     assert (await guest.exec(["taskset", "-c", "1", "true"])).status == 1
     inside = await guest.exec(
-        [*await standing.list_prefix(guest, there, guest.probe), "sh", "-c", "taskset -cp $$; exit 7"]
+        [*await active_isolation.list_prefix(guest, there, guest.probe), "sh", "-c", "taskset -cp $$; exit 7"]
     )
     assert (inside.status, inside.text.rsplit(":", 1)[1].strip()) == (7, "1")
     (left,) = await start_within(guest, there)
-    assert {one.outcome for one in await standing.release_cpus(guest, path)} <= {"restored", "already so"}
+    assert {one.outcome for one in await active_isolation.release_cpus(guest, path)} <= {"restored", "already so"}
     assert await where(guest, [*started, left]) == ["0", "0-1", "0", "0-1", "1"]
     await guest.exec(["kill", left])
 
 
 async def start_within(guest: Machine, there: tuple[Change, ...]) -> list[str]:
-    ended = await guest.exec([*await standing.list_prefix(guest, there, guest.probe), "sh", "-c", START, "start", "1"])
+    ended = await guest.exec(
+        [*await active_isolation.list_prefix(guest, there, guest.probe), "sh", "-c", START, "start", "1"]
+    )
     return ended.text.split()
 
 
@@ -148,7 +150,7 @@ async def dies_after(guest: Machine, path: Path, changes: Sequence[Change], step
     with closing(await begun(path, guest)) as ledger:
         ledger.changing(change.model_copy(update={"before": change.after}))
     await guest.exec(["sh", "-ec", "\n".join(STEPS[:steps])])
-    assert {one.outcome for one in await standing.release_cpus(guest, path)} == {"restored"}
+    assert {one.outcome for one in await active_isolation.release_cpus(guest, path)} == {"restored"}
 
 
 async def is_left_alone(guest: Machine) -> None:
@@ -156,6 +158,6 @@ async def is_left_alone(guest: Machine) -> None:
     (there,) = await start(guest, "1")
     cpusets = await hosts.read_cpusets(guest, guest.probe, [1])
     assert cpusets.unfit == f"sleep ({there}) was put on CPU 1 alone, and a partition would drive it away"
-    assert "by their affinities, not by a cpuset: sleep" in tiers.describe_way(cpusets)
-    changes = tiers.list_changes(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
+    assert "by their affinities, not by a cpuset: sleep" in isolation_changes.describe_way(cpusets)
+    changes = isolation_changes.list_changes(await hosts.survey_host(guest), [1], cpusets, guest.probe, required=False)
     assert "cpuset" not in {one.kind for one in changes}

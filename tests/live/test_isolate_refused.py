@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.isolate import standing
+from nearmetal.isolate import active_isolation
 
 pytestmark = [
     pytest.mark.live,
@@ -125,4 +125,4 @@ def test_strictly_nothing_is_done() -> None:
     assert "kernel.timer_migration could not be set" in ended.stderr
     assert "everything was put back" in ended.stderr and "leave out --strict" in ended.stderr
     assert "kept free by nearmetal: none" in ended.stdout
-    assert not standing.ledger_path().exists()
+    assert not active_isolation.ledger_path().exists()

@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from nearmetal import plugins
 from nearmetal.errors import HostCannot
+from nearmetal.isolate import active_isolation, isolation_changes
 from nearmetal.isolate import host as hosts
-from nearmetal.isolate import standing, tiers
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.cpus.noise import build_listen_command, parse_heard
@@ -101,21 +101,21 @@ async def gives_back(lab: Lab, stage: LabStage) -> None:
 async def stands_and_dies(server: Machine) -> None:
     """What `nearmetal isolate` does to a host, here to a guest; the second time it dies before it is done."""
     before = await snapshot(server)
-    path = standing.ledger_path()
+    path = active_isolation.ledger_path()
     host = await hosts.survey_host(server)
     cpusets = await hosts.read_cpusets(server, server.probe, [1])
     assert "Linux 6.1" in cpusets.unfit and "forgets which CPUs a task asked for" in cpusets.unfit
-    wanted = tiers.list_changes(host, hosts.choose_cpus("1", host), cpusets, server.probe, required=False)
-    await standing.isolate_cpus(wanted, server, path)
-    states = {one.change.kind: one.state for one in await standing.list_standing(server, path)}
+    wanted = isolation_changes.list_changes(host, hosts.choose_cpus("1", host), cpusets, server.probe, required=False)
+    await active_isolation.isolate_cpus(wanted, server, path)
+    states = {one.change.kind: one.state for one in await active_isolation.list_active(server, path)}
     assert states["sysctl"] == "holds"
     with pytest.raises(HostCannot, match="isolated already"):
-        await standing.isolate_cpus(wanted, server, path)
-    assert {one.outcome for one in await standing.release_cpus(server, path)} <= {"restored", "already so"}
+        await active_isolation.isolate_cpus(wanted, server, path)
+    assert {one.outcome for one in await active_isolation.release_cpus(server, path)} <= {"restored", "already so"}
     same(before, await snapshot(server))
     await dies(server, path, wanted)
     assert await snapshot(server) != before
-    await standing.release_cpus(server, path)
+    await active_isolation.release_cpus(server, path)
     same(before, await snapshot(server))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from nearmetal import cli
 from nearmetal.commands import isolation, isolation_proof
-from nearmetal.isolate import proof, standing, tiers
+from nearmetal.isolate import active_isolation, isolation_changes, proof
 from nearmetal.lab.changes.ledger import held
 from nearmetal.model import Change
 from tests.command_line import Ended, called, forked
@@ -58,7 +58,7 @@ def test_cpus_that_cannot_be_isolated_are_refused_before_anything_is_done(verb: 
     assert ended.stdout == ""
     assert ended.stderr.startswith("nearmetal: --cpus: ")
     assert "remedy: " in ended.stderr
-    assert not standing.ledger_path().exists()
+    assert not active_isolation.ledger_path().exists()
 
 
 def test_nothing_stands_and_nothing_is_undone() -> None:
@@ -71,9 +71,9 @@ def test_nothing_stands_and_nothing_is_undone() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may undo")
 def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("ours", "theirs")]
-    with held(standing.ledger_path()) as ledger:
+    with held(active_isolation.ledger_path()) as ledger:
         for file in files:
-            ledger.changing(Change(on=tiers.ON, kind="file", target=str(file), before="old", after="new"))
+            ledger.changing(Change(on=isolation_changes.ON, kind="file", target=str(file), before="old", after="new"))
             file.write_text("new")
     files[1].write_text("newer")
     ended = called("isolate", "status", "--json")
@@ -243,7 +243,7 @@ def test_prove_listens_before_and_after_and_leaves_nothing(box: Pretended, run: 
     low, high = found["differences"]["lost"]["interval"]
     assert low < -0.02 < high + 0.02 and high < 0
     assert box.snapshot() == before
-    assert not standing.ledger_path().exists()
+    assert not active_isolation.ledger_path().exists()
 
 
 def test_prove_that_is_told_to_end_leaves_nothing(box: Pretended, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def test_prove_that_is_told_to_end_leaves_nothing(box: Pretended, run: Run, monk
     status, told, said = run("prove")
     assert (status, told) == (4, "") and "interrupted" in said
     assert box.snapshot() == before
-    assert not standing.ledger_path().exists()
+    assert not active_isolation.ledger_path().exists()
 
 
 def test_prove_of_another_cpu_leaves_what_stands(box: Pretended, run: Run) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot, MachineLost
+from nearmetal.isolate import active_isolation, isolation_changes, proof
 from nearmetal.isolate import host as hosts
-from nearmetal.isolate import proof, standing, tiers
 from nearmetal.isolate.host import Bystanders, Host, HostCpu
 from nearmetal.lab import clean
 from nearmetal.lab.changes import engine
@@ -32,13 +32,16 @@ def box() -> Pretended:
 
 @pytest.fixture
 def path() -> Path:
-    return standing.ledger_path()
+    return active_isolation.ledger_path()
 
 
 async def changes(box: Commands, strict: bool = False, boot: bool = False) -> list[Change]:
     host = await hosts.survey_host(box)
-    first = [tiers.make_boot_change([1])] if boot else []
-    return [*first, *tiers.list_changes(host, [1], await hosts.read_cpusets(box, PROBE, [1]), PROBE, strict)]
+    first = [isolation_changes.make_boot_change([1])] if boot else []
+    return [
+        *first,
+        *isolation_changes.list_changes(host, [1], await hosts.read_cpusets(box, PROBE, [1]), PROBE, strict),
+    ]
 
 
 def cpus(*siblings: tuple[int, ...]) -> Host:
@@ -93,16 +96,16 @@ def test_of_one_cpu_none_can_be_kept_free() -> None:
 
 
 def test_a_core_that_is_shared_is_told() -> None:
-    assert any("shares its core with CPU 0" in note for note in tiers.list_notes(cpus((0, 1), (0, 1)), [1]))
-    assert not any("shares its core" in note for note in tiers.list_notes(cpus((0,), (1,)), [1]))
-    assert not any("shares" in note for note in tiers.list_notes(cpus((0,), (1, 2), (1, 2)), [1, 2]))
+    assert any("shares its core with CPU 0" in note for note in isolation_changes.list_notes(cpus((0, 1), (0, 1)), [1]))
+    assert not any("shares its core" in note for note in isolation_changes.list_notes(cpus((0,), (1,)), [1]))
+    assert not any("shares" in note for note in isolation_changes.list_notes(cpus((0,), (1, 2), (1, 2)), [1, 2]))
 
 
 async def test_each_change_is_told_in_words(box: Pretended) -> None:
     host = await hosts.survey_host(box)
     there = await hosts.find_bystanders(box, PROBE, [1])
     cpusets = await hosts.read_cpusets(box, PROBE, [1])
-    words = [tiers.describe_change(one, host, there, cpusets) for one in await changes(box, boot=True)]
+    words = [isolation_changes.describe_change(one, host, there, cpusets) for one in await changes(box, boot=True)]
     assert words[0].startswith("the boot loader adds isolcpus=1 nohz_full=1 rcu_nocbs=1")
     assert words[1].startswith("kernel.timer_migration from 1 to 0")
     assert "to performance" in words[-3] and "ignore_ce: to 1" in words[-2]
@@ -120,37 +123,37 @@ def test_interrupts_to_come_are_no_line() -> None:
 
 async def test_it_stands_until_off_and_then_all_is_as_before(box: Pretended, path: Path) -> None:
     before = box.snapshot()
-    applied = await standing.isolate_cpus(await changes(box, boot=True), box, path)
+    applied = await active_isolation.isolate_cpus(await changes(box, boot=True), box, path)
     assert (applied.refused, applied.warnings, bool(applied.reboot)) == ((), (), True)
     assert box.sysctls == {"kernel.timer_migration": "0", "kernel.sched_rt_runtime_us": "-1", "vm.stat_interval": "10"}
     assert box.files[f"{CPU}/cpu1/cpufreq/scaling_governor"] == "performance\n"
     assert [box.files[ERRORS.format(number)] for number in (0, 1)] == ["0\n", "1\n"]
     assert "isolcpus=1" in box.files[GRUB_DROP_IN]
     assert set(box.tasks.values()) == {"0"}
-    assert {one.state for one in await standing.list_standing(box, path)} == {"holds"}
-    assert standing.isolated_cpus(await standing.held_changes(box, path)) == "1"
-    assert {one.outcome for one in await standing.release_cpus(box, path)} == {"restored"}
+    assert {one.state for one in await active_isolation.list_active(box, path)} == {"holds"}
+    assert active_isolation.isolated_cpus(await active_isolation.held_changes(box, path)) == "1"
+    assert {one.outcome for one in await active_isolation.release_cpus(box, path)} == {"restored"}
     assert box.snapshot() == before
     assert not path.exists()
-    assert await standing.release_cpus(box, path) == []
+    assert await active_isolation.release_cpus(box, path) == []
 
 
 async def test_a_boot_takes_along_all_but_what_the_boot_loader_was_told(box: Pretended, path: Path) -> None:
     fresh = Pretended().snapshot()
-    await standing.isolate_cpus(await changes(box, boot=True), box, path)
+    await active_isolation.isolate_cpus(await changes(box, boot=True), box, path)
     drop_in = box.files[GRUB_DROP_IN]
     box.sysctls, box.files, box.tasks = Pretended().snapshot()
     box.files |= {GRUB_DROP_IN: drop_in, BOOT_ID: "second\n"}
-    assert [one.change.kind for one in await standing.list_standing(box, path)] == ["boot"]
+    assert [one.change.kind for one in await active_isolation.list_active(box, path)] == ["boot"]
 
     with pytest.raises(HostCannot, match="isolated already"):
-        await standing.isolate_cpus([tiers.make_boot_change([0])], box, path)
-    assert (await standing.isolate_cpus(await changes(box, boot=True), box, path)).refused == ()
-    assert standing.isolated_cpus(await standing.held_changes(box, path)) == "1"
-    assert {one.state for one in await standing.list_standing(box, path)} == {"holds"}
+        await active_isolation.isolate_cpus([isolation_changes.make_boot_change([0])], box, path)
+    assert (await active_isolation.isolate_cpus(await changes(box, boot=True), box, path)).refused == ()
+    assert active_isolation.isolated_cpus(await active_isolation.held_changes(box, path)) == "1"
+    assert {one.state for one in await active_isolation.list_active(box, path)} == {"holds"}
 
     box.tasks["task:99:1"] = "0"  # somebody's own
-    assert {one.outcome for one in await standing.release_cpus(box, path)} <= {"restored", "already so"}
+    assert {one.outcome for one in await active_isolation.release_cpus(box, path)} <= {"restored", "already so"}
     assert (box.sysctls, {**box.files, BOOT_ID: "first\n"}) == fresh[:2]
     assert not path.exists()
 
@@ -158,7 +161,7 @@ async def test_a_boot_takes_along_all_but_what_the_boot_loader_was_told(box: Pre
 async def test_after_a_boot_a_full_disk_does_not_keep_off_from_putting_back(
     box: Pretended, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await standing.isolate_cpus(await changes(box, boot=True), box, path)
+    await active_isolation.isolate_cpus(await changes(box, boot=True), box, path)
     drop_in = box.files[GRUB_DROP_IN]
     box.sysctls, box.files, box.tasks = Pretended().snapshot()
     box.files |= {GRUB_DROP_IN: drop_in, BOOT_ID: "second\n"}
@@ -169,29 +172,29 @@ async def test_after_a_boot_a_full_disk_does_not_keep_off_from_putting_back(
 
     with monkeypatch.context() as now, pytest.raises(engine.NotNoted) as told:
         now.setattr(os, "fsync", full)
-        await standing.release_cpus(box, path)
+        await active_isolation.release_cpus(box, path)
     assert [one.change.kind for one in told.value.undone] == ["boot"]
     assert GRUB_DROP_IN not in box.files or not box.files[GRUB_DROP_IN]
-    assert {one.outcome for one in await standing.release_cpus(box, path)} == {"already so"}
+    assert {one.outcome for one in await active_isolation.release_cpus(box, path)} == {"already so"}
     assert not path.exists()
 
 
 async def test_what_is_refused_after_a_boot_leaves_what_the_boot_loader_was_told(box: Pretended, path: Path) -> None:
-    await standing.isolate_cpus(await changes(box, boot=True), box, path)
+    await active_isolation.isolate_cpus(await changes(box, boot=True), box, path)
     drop_in = box.files[GRUB_DROP_IN]
     box.sysctls, box.files, box.tasks = Pretended().snapshot()
     box.files |= {GRUB_DROP_IN: drop_in, BOOT_ID: "second\n"}
     box.immovable.add("irq:5")
     with pytest.raises(HostCannot, match="everything was put back"):
-        await standing.isolate_cpus(await changes(box, strict=True), box, path)
+        await active_isolation.isolate_cpus(await changes(box, strict=True), box, path)
     assert box.files[GRUB_DROP_IN] == drop_in
-    assert [one.change.kind for one in await standing.list_standing(box, path)] == ["boot"]
+    assert [one.change.kind for one in await active_isolation.list_active(box, path)] == ["boot"]
 
 
 async def test_off_does_not_boot_a_host_again(box: Pretended, path: Path) -> None:
-    await standing.isolate_cpus([tiers.make_boot_change([1])], box, path)
+    await active_isolation.isolate_cpus([isolation_changes.make_boot_change([1])], box, path)
     box.files["/proc/cmdline"] = "quiet isolcpus=1 nohz_full=1 rcu_nocbs=1\n"
-    assert [one.outcome for one in await standing.release_cpus(box, path)] == ["restored"]
+    assert [one.outcome for one in await active_isolation.release_cpus(box, path)] == ["restored"]
 
 
 @pytest.mark.parametrize("last", ["vm.stat_interval=10", "away", "kernel.timer_migration=0"])
@@ -199,19 +202,19 @@ async def test_whatever_it_dies_at_off_puts_back_what_it_had_done(box: Pretended
     before = box.snapshot()
     box.dies_at = last
     with pytest.raises(MachineLost):
-        await standing.isolate_cpus(await changes(box), box, path)
+        await active_isolation.isolate_cpus(await changes(box), box, path)
     box.dies_at = None
-    assert {one.outcome for one in await standing.release_cpus(box, path)} <= {"restored", "already so"}
+    assert {one.outcome for one in await active_isolation.release_cpus(box, path)} <= {"restored", "already so"}
     assert box.snapshot() == before
 
 
 async def test_what_somebody_else_changed_is_told_and_left(box: Pretended, path: Path) -> None:
-    await standing.isolate_cpus(await changes(box), box, path)
+    await active_isolation.isolate_cpus(await changes(box), box, path)
     box.sysctls["vm.stat_interval"] = "5"
     box.tasks["task:10:1"] = "1"
-    states = {one.change.target: one.state for one in await standing.list_standing(box, path)}
+    states = {one.change.target: one.state for one in await active_isolation.list_active(box, path)}
     assert (states["vm.stat_interval"], states["kernel.timer_migration"]) == ("changed since", "holds")
-    left = [one for one in await standing.release_cpus(box, path) if one.outcome == "left"]
+    left = [one for one in await active_isolation.release_cpus(box, path) if one.outcome == "left"]
     assert {one.change.kind for one in left} == {"sysctl", "bystanders"}
     assert (box.sysctls["vm.stat_interval"], box.tasks["task:10:1"]) == ("5", "1")
     assert box.tasks["task:11:1"] == "0-1"
@@ -219,7 +222,7 @@ async def test_what_somebody_else_changed_is_told_and_left(box: Pretended, path:
 
 async def test_an_interrupt_that_cannot_be_moved_is_told(box: Pretended, path: Path) -> None:
     box.immovable = {"irq:5"}
-    applied = await standing.isolate_cpus(await changes(box), box, path)
+    applied = await active_isolation.isolate_cpus(await changes(box), box, path)
     (warning,) = applied.warnings
     assert "not clear of tirq:5" in warning.text
     assert box.tasks["task:10:1"] == "0"
@@ -229,22 +232,22 @@ async def test_strictly_it_isolates_nothing_then(box: Pretended, path: Path) -> 
     before = box.snapshot()
     box.immovable = {"irq:5"}
     with pytest.raises(HostCannot, match="everything was put back"):
-        await standing.isolate_cpus(await changes(box, strict=True), box, path)
+        await active_isolation.isolate_cpus(await changes(box, strict=True), box, path)
     assert box.snapshot() == before
     assert not path.exists()
 
 
 async def test_twice_is_refused(box: Pretended, path: Path) -> None:
-    await standing.isolate_cpus(await changes(box), box, path)
+    await active_isolation.isolate_cpus(await changes(box), box, path)
     with pytest.raises(HostCannot, match="isolated already") as raised:
-        await standing.isolate_cpus(await changes(box), box, path)
+        await active_isolation.isolate_cpus(await changes(box), box, path)
     assert "isolate off" in raised.value.remedy
-    assert {one.state for one in await standing.list_standing(box, path)} == {"holds"}
+    assert {one.state for one in await active_isolation.list_active(box, path)} == {"holds"}
 
 
 async def test_while_another_changes_it_nobody_does(box: Pretended, path: Path) -> None:
     with held(path), pytest.raises(HostCannot, match="another nearmetal"):
-        await standing.isolate_cpus(await changes(box), box, path)
+        await active_isolation.isolate_cpus(await changes(box), box, path)
 
 
 async def programs_in_a_cpuset(box: Pretended) -> None:
@@ -258,14 +261,16 @@ async def test_where_a_cpuset_is_fit_programs_are_moved_by_it(box: Pretended, pa
     assert (cpuset.kind, bystanders.kind) == ("cpuset", "bystanders")
     host, there = await hosts.survey_host(box), await hosts.find_bystanders(box, PROBE, [1])
     cpusets = await hosts.read_cpusets(box, PROBE, [1])
-    assert tiers.describe_change(cpuset, host, there, cpusets) == (
+    assert isolation_changes.describe_change(cpuset, host, there, cpusets) == (
         "1 threads of programs go to a control group without CPU 1, which 1 other control groups lose"
     )
-    assert tiers.describe_change(bystanders, host, there, cpusets).startswith("1 threads and 1 interrupt lines")
-    await standing.isolate_cpus(await changes(box), box, path)
+    assert isolation_changes.describe_change(bystanders, host, there, cpusets).startswith(
+        "1 threads and 1 interrupt lines"
+    )
+    await active_isolation.isolate_cpus(await changes(box), box, path)
     assert set(box.tasks.values()) == {"0"}
-    held = await standing.held_changes(box, path)
-    assert await standing.list_prefix(box, held, PROBE) == (
+    held = await active_isolation.held_changes(box, path)
+    assert await active_isolation.list_prefix(box, held, PROBE) == (
         "probe",
         "launch",
         "--cgroup",
@@ -274,34 +279,34 @@ async def test_where_a_cpuset_is_fit_programs_are_moved_by_it(box: Pretended, pa
         "1",
         "--",
     )
-    assert {one.outcome for one in await standing.release_cpus(box, path)} == {"restored"}
+    assert {one.outcome for one in await active_isolation.release_cpus(box, path)} == {"restored"}
     assert box.snapshot() == before
 
 
 async def test_where_a_cpuset_cannot_be_made_after_all_nobody_is_sent_there(box: Pretended, path: Path) -> None:
     await programs_in_a_cpuset(box)
     box.is_busy = True
-    applied = await standing.isolate_cpus(await changes(box), box, path)
+    applied = await active_isolation.isolate_cpus(await changes(box), box, path)
     assert any("could not be set apart by a cpuset" in warning.text for warning in applied.warnings)
     assert set(box.tasks.values()) == {"0"}, "moved by their affinities instead"
-    held = await standing.held_changes(box, path)
-    assert await standing.list_prefix(box, held, PROBE) == ("probe", "launch", "--cpus", "1", "--")
+    held = await active_isolation.held_changes(box, path)
+    assert await active_isolation.list_prefix(box, held, PROBE) == ("probe", "launch", "--cpus", "1", "--")
 
 
 async def test_what_a_cpuset_does_not_keep_away_is_named(box: Pretended, path: Path) -> None:
     """A control group that somebody has widened since, and a program that was put among the others."""
     await programs_in_a_cpuset(box)
-    applied = await standing.isolate_cpus(await changes(box), box, path)
+    applied = await active_isolation.isolate_cpus(await changes(box), box, path)
     (warning,) = applied.warnings
     assert warning.text.endswith("by a cpuset: it reads back as not apart: control group /cpuset/others")
     box.others = "0"
-    kinds = {one.change.kind: one.state for one in await standing.list_standing(box, path)}
+    kinds = {one.change.kind: one.state for one in await active_isolation.list_active(box, path)}
     assert kinds["cpuset"] == "holds"
     box.tasks["task:10:1"] = "0-1"
-    states = {one.change.kind: (one.state, one.now) for one in await standing.list_standing(box, path)}
+    states = {one.change.kind: (one.state, one.now) for one in await active_isolation.list_active(box, path)}
     assert states["cpuset"] == ("in part", "not apart: ttask:10:1")
     box.changed_since = ["/cpuset/others"]
-    left = [one.detail for one in await standing.release_cpus(box, path) if one.outcome == "left"]
+    left = [one.detail for one in await active_isolation.release_cpus(box, path) if one.outcome == "left"]
     assert left == ["/cpuset/others: it has others now"]
 
 
@@ -313,7 +318,7 @@ def one_file_isolated(path: Path, file: Path) -> Iterator[None]:
     """A change of this host that hurts nobody."""
     file.write_text("old\n")
     with held(path) as ledger:
-        ledger.changing(Change(on=tiers.ON, kind="file", target=str(file), before="old\n", after="new\n"))
+        ledger.changing(Change(on=isolation_changes.ON, kind="file", target=str(file), before="old\n", after="new\n"))
         file.write_text("new\n")
     yield
 

@@ -11,10 +11,10 @@ from nearmetal import cpu_lists
 from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import ExitCode, HostCannot
-from nearmetal.isolate import documents, standing, tiers
+from nearmetal.isolate import active_isolation, documents, isolation_changes
 from nearmetal.isolate import host as hosts
+from nearmetal.isolate.active_isolation import ActiveChange
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
-from nearmetal.isolate.standing import Standing
 from nearmetal.lab.changes.engine import UndoOutcome
 from nearmetal.lab.cpus.free_cpus import CPUSET
 from nearmetal.lab.lock import measuring
@@ -44,10 +44,10 @@ class _IsolationPlan:
 
     @property
     def stands(self) -> str:
-        return standing.isolated_cpus(self.held)
+        return active_isolation.isolated_cpus(self.held)
 
     def in_words(self, change: Change) -> str:
-        return tiers.describe_change(change, self.host, self.there, self.cpusets)
+        return isolation_changes.describe_change(change, self.host, self.there, self.cpusets)
 
 
 async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
@@ -58,9 +58,13 @@ async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
         wanted=wanted,
         there=await hosts.find_bystanders(site, site.probe, wanted),
         cpusets=await hosts.read_cpusets(site, site.probe, wanted),
-        held=await standing.held_changes(site, standing.ledger_path()),
+        held=await active_isolation.held_changes(site, active_isolation.ledger_path()),
     )
-    changes = [] if planned.stands else tiers.list_changes(host, wanted, planned.cpusets, site.probe, required=False)
+    changes = (
+        []
+        if planned.stands
+        else isolation_changes.list_changes(host, wanted, planned.cpusets, site.probe, required=False)
+    )
     if as_json:
         print_json(_make_document(planned, changes))
     elif planned.stands:
@@ -84,10 +88,12 @@ def _make_document(planned: _IsolationPlan, changes: Sequence[Change]) -> docume
             documents.PlannedChange(kind=one.kind, target=one.target, words=planned.in_words(one)) for one in changes
         ),
         way=None if planned.stands else _make_way(planned.cpusets),
-        boot=documents.Boot(arguments=tiers.make_boot_change(planned.wanted).after, grub=host.can_tell_grub),
+        boot=documents.Boot(
+            arguments=isolation_changes.make_boot_change(planned.wanted).after, grub=host.can_tell_grub
+        ),
         movable=planned.there.movable,
         fixed=planned.there.fixed,
-        notes=tuple(tiers.list_notes(host, planned.wanted)),
+        notes=tuple(isolation_changes.list_notes(host, planned.wanted)),
     )
 
 
@@ -104,14 +110,14 @@ def _say_planned(planned: _IsolationPlan, changes: Sequence[Change]) -> None:
     console.print("\n`isolate on` changes, until `isolate off`:")
     for change in changes:
         console.print(f"  {planned.in_words(change)}", soft_wrap=True)
-    console.print(tiers.describe_way(planned.cpusets), soft_wrap=True)
+    console.print(isolation_changes.describe_way(planned.cpusets), soft_wrap=True)
     console.print("\nwith --boot, and after the next boot of this host:")
-    console.print(f"  {planned.in_words(tiers.make_boot_change(planned.wanted))}", soft_wrap=True)
+    console.print(f"  {planned.in_words(isolation_changes.make_boot_change(planned.wanted))}", soft_wrap=True)
     if not planned.host.can_tell_grub:
         console.print("  this host has no update-grub: set these arguments by hand in its boot loader")
     if planned.held:
         console.print("  the boot loader has been told already")
-    for note in tiers.list_notes(planned.host, planned.wanted):
+    for note in isolation_changes.list_notes(planned.host, planned.wanted):
         console.print("note", style="yellow", end=": ")
         console.print(note, soft_wrap=True)
 
@@ -125,7 +131,9 @@ def _say_topology(host: Host, marked: Iterable[int], what: str, console: Console
 
 
 def _make_way(cpusets: Cpusets) -> documents.MoveMethod:
-    return documents.MoveMethod(by="affinities" if cpusets.unfit else "cpuset", words=tiers.describe_way(cpusets))
+    return documents.MoveMethod(
+        by="affinities" if cpusets.unfit else "cpuset", words=isolation_changes.describe_way(cpusets)
+    )
 
 
 def isolate_cpus(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
@@ -137,12 +145,12 @@ async def _isolate_on_site(site: LocalSite, cpus: str | None, boot: bool, strict
     wanted = hosts.choose_cpus(cpus, host)
     must_be_root()
     cpusets = await hosts.read_cpusets(site, site.probe, wanted)
-    changes = tiers.list_changes(host, wanted, cpusets, site.probe, strict)
+    changes = isolation_changes.list_changes(host, wanted, cpusets, site.probe, strict)
     if boot:
         changes.insert(0, _told_to_grub(host, wanted))
     with measuring():
-        applied = await standing.isolate_cpus(changes, BoundCommands(site), standing.ledger_path())
-    warnings = [standing.strip_site(warning.text) for warning in applied.warnings]
+        applied = await active_isolation.isolate_cpus(changes, BoundCommands(site), active_isolation.ledger_path())
+    warnings = [active_isolation.strip_site(warning.text) for warning in applied.warnings]
     unmade = [CPUSET.describe_unmet(change) for change in changes if change.kind == "cpuset"]
     if any(unmet in warning for unmet in unmade for warning in warnings):
         cpusets = replace(cpusets, unfit="it could not be made")
@@ -167,14 +175,14 @@ def _say_applied(wanted: Iterable[int], cpusets: Cpusets, warnings: Sequence[str
         console.print(warning, soft_wrap=True)
     kept = f"CPU {cpu_lists.show(wanted)} is kept free until `{_OFF}`"
     console.print(f"as far as that goes, {kept}" if warnings else kept)
-    console.print(tiers.describe_way(cpusets), soft_wrap=True)
+    console.print(isolation_changes.describe_way(cpusets), soft_wrap=True)
     console.print("run there what is to have it: nearmetal isolate exec -- PROGRAM")
     if reboot:
         console.print(BOOT_AGAIN)
 
 
 def _told_to_grub(host: Host, wanted: tuple[int, ...]) -> Change:
-    change = tiers.make_boot_change(wanted)
+    change = isolation_changes.make_boot_change(wanted)
     if not host.can_tell_grub:
         remedy = f"leave out --boot, and set by hand in its boot loader: {change.after}"
         raise HostCannot("this host has no update-grub, by which kernel arguments are set", "--boot", remedy)
@@ -191,10 +199,10 @@ def release_cpus(as_json: bool) -> int:
 
 
 async def _release_on_site(site: LocalSite, as_json: bool) -> int:
-    path = standing.ledger_path()
+    path = active_isolation.ledger_path()
     must_be_root()
     with measuring():
-        undone = await standing.release_cpus(BoundCommands(site), path)
+        undone = await active_isolation.release_cpus(BoundCommands(site), path)
     reboot = any(one.change.kind == "boot" for one in undone) and "nohz_full" in " ".join(
         (await hosts.survey_host(site)).arguments
     )
@@ -221,7 +229,7 @@ async def _release_on_site(site: LocalSite, as_json: bool) -> int:
 
 
 def _list_undone(undone: Iterable[UndoOutcome], *outcomes: str) -> tuple[str, ...]:
-    return tuple(standing.strip_site(one.told).rstrip(": ") for one in undone if one.outcome in outcomes)
+    return tuple(active_isolation.strip_site(one.told).rstrip(": ") for one in undone if one.outcome in outcomes)
 
 
 def become_program(program: Sequence[str]) -> int:
@@ -236,10 +244,10 @@ def _replace_process(site: LocalSite, program: Sequence[str]) -> NoReturn:
 
 
 async def _list_prefix(site: LocalSite) -> Sequence[str]:
-    held = await standing.held_changes(site, standing.ledger_path())
-    if not standing.isolated_cpus(held):
+    held = await active_isolation.held_changes(site, active_isolation.ledger_path())
+    if not active_isolation.isolated_cpus(held):
         raise HostCannot("no CPU is isolated to run it on", remedy="first: nearmetal isolate on")
-    return await standing.list_prefix(site, held, site.probe)
+    return await active_isolation.list_prefix(site, held, site.probe)
 
 
 def show_status(as_json: bool) -> int:
@@ -249,8 +257,8 @@ def show_status(as_json: bool) -> int:
 async def _show_status_of(site: LocalSite, as_json: bool) -> int:
     """Not all of it, when something is not as it was set any more, or never was."""
     host = await hosts.survey_host(site)
-    stands = await standing.list_standing(site, standing.ledger_path())
-    cpus = standing.isolated_cpus([one.change for one in stands])
+    stands = await active_isolation.list_active(site, active_isolation.ledger_path())
+    cpus = active_isolation.isolated_cpus([one.change for one in stands])
     holds = all(one.state == "holds" for one in stands)
     if as_json:
         print_json(
@@ -270,7 +278,7 @@ async def _show_status_of(site: LocalSite, as_json: bool) -> int:
     return ExitCode.DONE if holds else ExitCode.NOT_ALL_OF_IT
 
 
-def _say_status(host: Host, stands: Sequence[Standing], cpus: str) -> None:
+def _say_status(host: Host, stands: Sequence[ActiveChange], cpus: str) -> None:
     console = console_for(False)
     console.print(
         f"by the kernel since it booted: isolated {host.isolated or 'none'}, nohz_full {host.nohz_full or 'none'}"

@@ -7,9 +7,9 @@ from nearmetal import cpu_lists
 from nearmetal.commands.isolation import must_be_root
 from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import HostCannot, Interrupted
+from nearmetal.isolate import active_isolation, isolation_changes
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import proof as proving
-from nearmetal.isolate import standing, tiers
 from nearmetal.lab.cpus.noise import Heard
 from nearmetal.lab.lock import measuring
 from nearmetal.lab.site import BoundCommands, LocalSite
@@ -28,9 +28,9 @@ def prove_isolation(cpus: str | None, rounds: int, seconds: float, as_json: bool
 async def _prove_on_site(site: LocalSite, cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
     """Of a standing isolation its CPU against another; else the same CPU before and after, which says more."""
     host = await hosts.survey_host(site)
-    path = standing.ledger_path()
-    held = await standing.held_changes(site, path)
-    stands = standing.isolated_cpus(held) or host.isolated
+    path = active_isolation.ledger_path()
+    held = await active_isolation.held_changes(site, path)
+    stands = active_isolation.isolated_cpus(held) or host.isolated
     wanted = hosts.choose_cpus(cpus or stands or None, host)
     cpu = wanted[-1]
 
@@ -38,12 +38,12 @@ async def _prove_on_site(site: LocalSite, cpus: str | None, rounds: int, seconds
         return await proving.hear_cpu(site, site.probe, number, seconds)
 
     async def hear_isolated() -> Heard:
-        within = await standing.list_prefix(site, await standing.held_changes(site, path), site.probe)
+        within = await active_isolation.list_prefix(site, await active_isolation.held_changes(site, path), site.probe)
         return await proving.hear_cpu(site, site.probe, cpu, seconds, within)
 
     if stands and cpu in cpu_lists.parse(stands):
         other = max(one for one in host.numbers if one not in cpu_lists.parse(stands))
-        isolated = hear_isolated if standing.isolated_cpus(held) else partial(hear_cpu, cpu)
+        isolated = hear_isolated if active_isolation.isolated_cpus(held) else partial(hear_cpu, cpu)
         pairs = await proving.run_rounds(rounds, partial(hear_cpu, other), isolated)
         what = f"CPU {cpu}, which is isolated, against CPU {other}, which is not"
     else:
@@ -55,24 +55,24 @@ async def _prove_on_site(site: LocalSite, cpus: str | None, rounds: int, seconds
                 f"prove CPU {stands}, or first: nearmetal isolate off" if stands else "first: nearmetal isolate off",
             )
         cpusets = await hosts.read_cpusets(site, site.probe, wanted)
-        changes = tiers.list_changes(host, wanted, cpusets, site.probe, required=False)
+        changes = isolation_changes.list_changes(host, wanted, cpusets, site.probe, required=False)
         try:
             pairs = await proving.run_rounds(
                 rounds, partial(hear_cpu, cpu), _isolate_while_hearing(changes, site, hear_isolated)
             )
         finally:
-            await standing.release_cpus(BoundCommands(site), path)
+            await active_isolation.release_cpus(BoundCommands(site), path)
         what = f"CPU {cpu} isolated against the same CPU before"
     _show_proof(what, pairs, as_json)
 
 
 def _isolate_while_hearing(changes: list[Change], site: LocalSite, hear: proving.Listen) -> proving.Listen:
     async def listen_isolated() -> Heard:
-        await standing.isolate_cpus(changes, BoundCommands(site), standing.ledger_path())
+        await active_isolation.isolate_cpus(changes, BoundCommands(site), active_isolation.ledger_path())
         try:
             return await hear()
         finally:
-            await standing.release_cpus(BoundCommands(site), standing.ledger_path())
+            await active_isolation.release_cpus(BoundCommands(site), active_isolation.ledger_path())
 
     return listen_isolated
 

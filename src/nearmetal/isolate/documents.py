@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nearmetal.isolate.standing import State
+from nearmetal.isolate.active_isolation import State
 from nearmetal.model import Document, Frozen
 
 

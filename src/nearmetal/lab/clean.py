@@ -12,7 +12,7 @@ from pydantic import Field
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, NearmetalError
-from nearmetal.lab.changes.ledger import Ledger, OfAnotherHost, ledgers_folder, outstanding, ownerless, standing_folder
+from nearmetal.lab.changes.ledger import Ledger, OfAnotherHost, isolation_folder, ledgers_folder, outstanding, ownerless
 from nearmetal.lab.commands import orphans
 from nearmetal.lab.host_checks import describe_place
 from nearmetal.lab.lab import Lab
@@ -84,7 +84,7 @@ def _holds(path: Path) -> Iterator[str]:
 
 async def clean_everything(say: Say = ignore_text) -> CleanOutput:
     """`clean`, and what was asked to stand after its command: an isolation of this host."""
-    return _sum([await clean(say), await put_right(list(ownerless(standing_folder())), say)])
+    return _sum([await clean(say), await put_right(list(ownerless(isolation_folder())), say)])
 
 
 async def clean_hosts(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> CleanOutput:

@@ -63,7 +63,7 @@ class ServiceSet:
         """Have them run on each server, and return when all are ready. ServiceFailed, MachineLost, HostCannot."""
         for name in names:
             for number, server in enumerate(stage.servers):
-                standing = await self._find_standing(name, number)
+                standing = await self._find_active(name, number)
                 if standing is None:
                     await self.place_files(self._asked[name].files, server)
                     await self._start(name, number, server, stage)
@@ -95,7 +95,7 @@ class ServiceSet:
         self._running = [one for one in self._running if self._asked[one.name].lifetime not in lifetimes]
         return said
 
-    async def _find_standing(self, name: str, number: int) -> LabService | None:
+    async def _find_active(self, name: str, number: int) -> LabService | None:
         """The one that an earlier trial started, unless it has ended since."""
         for one in self._running:
             if (one.name, one.number) == (name, number):

@@ -15,7 +15,7 @@ from nearmetal import plugins
 from nearmetal.analysis.verdict_rules import warn_of_no_slack
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, Unreachable
-from nearmetal.isolate import standing
+from nearmetal.isolate import active_isolation
 from nearmetal.lab import clean, concurrent_runs, host_lock, rootless
 from nearmetal.lab.image.pinned_images import pinned
 from nearmetal.lab.lab import OpenSite
@@ -355,7 +355,9 @@ async def _say_what_disturbs(say: Say) -> None:
 
 async def _kept_free() -> str:
     """The CPUs of this host that a standing isolation keeps from this run, in the kernel's notation; "" for none."""
-    return standing.isolated_cpus(await standing.held_changes(LocalSite(), standing.ledger_path()))
+    return active_isolation.isolated_cpus(
+        await active_isolation.held_changes(LocalSite(), active_isolation.ledger_path())
+    )
 
 
 async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_site: OpenSite) -> Manifest:

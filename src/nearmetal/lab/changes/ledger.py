@@ -52,7 +52,7 @@ def ledgers_folder() -> Path:
     return Paths.default().state / "ledgers"
 
 
-def standing_folder() -> Path:
+def isolation_folder() -> Path:
     """Ledgers of what stands after the command that made it. No run replays them before it starts."""
     return Paths.default().state / "isolation"
 

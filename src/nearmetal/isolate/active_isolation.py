@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from nearmetal.errors import HostCannot
-from nearmetal.isolate.tiers import ON
+from nearmetal.isolate.isolation_changes import ON
 from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import ChangeOutcome, UndoOutcome
 from nearmetal.lab.changes.kinds import KINDS
-from nearmetal.lab.changes.ledger import Ledger, outstanding, standing_folder
+from nearmetal.lab.changes.ledger import Ledger, isolation_folder, outstanding
 from nearmetal.lab.cpus import free_cpus
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
@@ -25,7 +25,7 @@ State = Literal["holds", "in part", "as before", "changed since", "gone"]
 
 
 @dataclass(frozen=True)
-class Standing:
+class ActiveChange:
     """A change that the ledger holds, and what has become of its value.
 
     `in part`: of a value that is made of many, not all are as they were set, by whosever doing.
@@ -38,7 +38,7 @@ class Standing:
 
 
 def ledger_path() -> Path:
-    return standing_folder() / "host.jsonl"
+    return isolation_folder() / "host.jsonl"
 
 
 async def held_changes(commands: Commands, path: Path) -> tuple[Change, ...]:
@@ -114,11 +114,11 @@ def _open_ledger(path: Path) -> Ledger:
         raise HostCannot("CPUs are isolated by root only", str(path), "run nearmetal as root") from None
 
 
-async def list_standing(commands: Commands, path: Path) -> list[Standing]:
-    return [await _find_standing(change, commands) for change in await held_changes(commands, path)]
+async def list_active(commands: Commands, path: Path) -> list[ActiveChange]:
+    return [await _find_active(change, commands) for change in await held_changes(commands, path)]
 
 
-async def _find_standing(change: Change, commands: Commands) -> Standing:
+async def _find_active(change: Change, commands: Commands) -> ActiveChange:
     kind = KINDS[change.kind]
     now = await kind.read(commands, change.target)
     state: State = "changed since"
@@ -130,7 +130,7 @@ async def _find_standing(change: Change, commands: Commands) -> Standing:
         state = "as before"
     elif kind.put_back is not None:
         state = "in part"
-    return Standing(change, kind.shown(now), state)
+    return ActiveChange(change, kind.shown(now), state)
 
 
 def _make_reach(commands: Commands) -> engine.Reach:
