@@ -40,13 +40,13 @@ from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask
 from nearmetal.fleet.engine import OnAFleet
 from nearmetal.fleet.messages import ARTIFACTS, EVENTS, BlockOrder
 from nearmetal.model import HostSpec, Identity, Resolved, TrialAddress, TrialStatus, identify_assignment
+from nearmetal.progress_messages import Say, ignore_text
 from nearmetal.run import session
 from nearmetal.run.block_lines import BlockFinished, write_event
 from nearmetal.run.boot import address_trial
 from nearmetal.run.engine import Engine, Listeners, RunBlocks
 from nearmetal.run.events import BlockDispatched, BlockEnded, BootStarted, Event, RunEnded, RunStarted, TrialEnded
 from nearmetal.run.progress import Progress
-from nearmetal.say import Say, ignore_text
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events
 from nearmetal.study.study_file import read

@@ -14,9 +14,9 @@ from nearmetal.opened_run import Run
 from nearmetal.planning import evidence
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy, open_text, read_study
+from nearmetal.progress_messages import ignore_text
 from nearmetal.run import session
 from nearmetal.run.versions import makes_machines
-from nearmetal.say import ignore_text
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.system.interrupts import until_interrupted
 

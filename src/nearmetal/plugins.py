@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nearmetal.errors import BadInput, HostCannot, message_of
-from nearmetal.in_short import in_short
 from nearmetal.package_install import describe_install
+from nearmetal.shortened_list import shorten_list
 
 if TYPE_CHECKING:
     from nearmetal.model import Environment, Observer, Treatment, Workload
@@ -154,7 +154,7 @@ def _find_problem(group: Group, name: str, plugin: object) -> str | None:
         and not (is_class and isinstance(vars(promised).get(one), property))
     )
     if lacks:
-        return f"it is no {protocol}: it has no {in_short(lacks, _NAMED)}"
+        return f"it is no {protocol}: it has no {shorten_list(lacks, _NAMED)}"
     # A ledger has a machine by its environment's kind: by another name `clean` does not find who removes it.
     word = "kind" if "kind" in asked else "name"
     own = getattr(plugin, word)

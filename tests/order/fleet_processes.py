@@ -13,9 +13,9 @@ from pathlib import Path
 from nearmetal.fleet.dask import LOOPBACK, configure_dask
 from nearmetal.fleet.engine import OnAFleet
 from nearmetal.fleet.worker import run_worker
+from nearmetal.progress_messages import ignore_text
 from nearmetal.run import session
 from nearmetal.run.events import Event
-from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
 from tests import fork_server
 from tests.order import mock_run

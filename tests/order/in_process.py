@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from nearmetal.lab.leftovers import Leftover
+from nearmetal.progress_messages import Say
 from nearmetal.run.block import BlockTask
 from nearmetal.run.block_child import run_task
 from nearmetal.run.block_lines import Said
 from nearmetal.run.events import BlockSink, Event
-from nearmetal.say import Say
 
 
 class InProcess:

@@ -21,13 +21,13 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.model import TrialStatus
+from nearmetal.progress_messages import ignore_text
 from nearmetal.run import block_runner
 from nearmetal.run.block import BlockTask
 from nearmetal.run.block_child import read_task
 from nearmetal.run.block_lines import Beat, BlockFailed, read_event, write_event
 from nearmetal.run.events import BlockEnded, Event, Step, TrialEnded, TrialStarted
 from nearmetal.run.runner import plan_task
-from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
 from tests import fork_server
 from tests.order import mock_run

@@ -23,9 +23,9 @@ from nearmetal.fleet import block_pieces, cluster, controller, dask, messages, w
 from nearmetal.fleet.assignment import assign_site
 from nearmetal.fleet.engine import OnAFleet
 from nearmetal.model import TrialRecord, TrialStatus
+from nearmetal.progress_messages import ignore_text
 from nearmetal.run import session
 from nearmetal.run.events import BlockDispatched, BlockEnded, Event
-from nearmetal.say import ignore_text
 from nearmetal.store import journal
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.store.verify import verify

@@ -11,8 +11,8 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
+from nearmetal.progress_messages import ignore_text
 from nearmetal.run import block_child, runner, session, versions
-from nearmetal.say import ignore_text
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
 from nearmetal.store.manifest import Manifest

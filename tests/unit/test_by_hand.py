@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nearmetal import plugins, say, schemas
+from nearmetal import plugins, progress_messages, schemas
 from nearmetal.by_hand import up
 from nearmetal.by_hand.copying import Remote, parse_place
 from nearmetal.by_hand.down import remove_machine
@@ -28,7 +28,7 @@ from nearmetal.lab.image import Recipe, store
 from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import registry
 from nearmetal.model import Door, EnvironmentSpec, Finding, Handle, MachineSpec, Resolved, Site
-from nearmetal.say import Say
+from nearmetal.progress_messages import Say
 from tests.command_line import call, called, forked
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
@@ -97,7 +97,7 @@ def test_what_down_could_not_remove_is_told_scripts_too(
 
 async def test_one_that_goes_down_slowly_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     assert forked("up", "mock", "--name", "slow").returncode == 0
-    monkeypatch.setattr(say, "_AT_FIRST", 0.05)
+    monkeypatch.setattr(progress_messages, "_AT_FIRST", 0.05)
     keeper, said = registry.find("slow").keeper, list[str]()
     os.kill(keeper, signal.SIGSTOP)
     asyncio.get_running_loop().call_later(0.5, os.kill, keeper, signal.SIGCONT)
@@ -107,10 +107,10 @@ async def test_one_that_goes_down_slowly_is_told_meanwhile(monkeypatch: pytest.M
 
 _SLOW = """
 import asyncio
-from nearmetal import plugins, say
+from nearmetal import plugins, progress_messages
 from nearmetal.by_hand import keeper
 
-say._AT_FIRST = 0.05
+progress_messages._AT_FIRST = 0.05
 mock = plugins.load("environments", "mock")
 
 def slowly(call):

@@ -1,5 +1,5 @@
-from nearmetal.in_short import in_short
 from nearmetal.lab.cpus.free_cpus import NAMED, find_bystanders
+from nearmetal.shortened_list import shorten_list
 
 
 def listed(**named: str) -> dict[str, object]:
@@ -10,7 +10,7 @@ def test_programs_are_named_before_the_many_interrupt_lines_of_a_large_host() ->
     lines = {f"irq_{number}": f"PCI-MSIX queue {number:02}" for number in range(40)}
     names = find_bystanders(listed(**lines, irq_default="interrupts to come", task_7="sleep", task_8="sleep"))
     assert names[:3] == ["interrupts to come", "sleep", "PCI-MSIX queue 00"]
-    assert in_short(names, NAMED).endswith("queue 07, and 32 more")
+    assert shorten_list(names, NAMED).endswith("queue 07, and 32 more")
 
 
 def test_a_line_that_is_served_elsewhere_is_in_nobodys_way() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal import say
+from nearmetal import progress_messages
 from nearmetal.environments import docker, mock
 from nearmetal.errors import ExitCode, HostCannot
 from nearmetal.lab import clean
@@ -66,8 +66,8 @@ async def test_what_takes_long_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch
     ledger, said = ledger_of_a_dead_run(), list[str]()
     machine(ledger, "nm-abc123-1")
     ledger.close()
-    monkeypatch.setattr(say, "_AT_FIRST", 0.05)
-    monkeypatch.setattr(say, "_THEN", 60.0)
+    monkeypatch.setattr(progress_messages, "_AT_FIRST", 0.05)
+    monkeypatch.setattr(progress_messages, "_THEN", 60.0)
     destroy = mock.plugin.destroy
 
     async def slow(handle: Handle, site: Site) -> None:

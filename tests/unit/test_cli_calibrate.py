@@ -17,10 +17,10 @@ from nearmetal.commands.host import calibrate
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, LeftAtOnce
 from nearmetal.model import Assignment, Response
+from nearmetal.progress_messages import Say
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.report.words import explain_reason
-from nearmetal.say import Say
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
 from tests import calibrated

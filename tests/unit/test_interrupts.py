@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import LeftAtOnce
-from nearmetal.say import Say, ignore_text
+from nearmetal.progress_messages import Say, ignore_text
 from nearmetal.system.interrupts import until_interrupted
 
 

@@ -24,7 +24,7 @@ from nearmetal.lab.doctor import Diagnosis
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.vagrant import box
 from nearmetal.model import Finding
-from nearmetal.say import Say
+from nearmetal.progress_messages import Say
 from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from tests import captures, plausible_run

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from nearmetal.analysis.fairness import facts_of
 from nearmetal.analysis.responses import Key, key_of
 from nearmetal.analysis.results import Contrast
-from nearmetal.in_short import in_short
 from nearmetal.model import Resolved, ResolvedWorkload, Warned
+from nearmetal.shortened_list import shorten_list
 from nearmetal.store.manifest import MachineFacts, Manifest
 
 
@@ -147,7 +147,7 @@ def name_confounders(contrasts: Sequence[Contrast], manifest: Manifest) -> tuple
 def _name(contrast: Contrast, differing: Sequence[tuple[str, str, str]]) -> Contrast:
     if not differing:
         return contrast
-    listed = in_short([_show(*one) for one in differing], _NAMED)
+    listed = shorten_list([_show(*one) for one in differing], _NAMED)
     text = f"both sides also differ in what is known to move it: {listed}"
     named = contrast.model_copy(update={"confounded_by": tuple(name for name, _, _ in differing)})
     return named.with_warnings(Warned(code="confounded", text=text))

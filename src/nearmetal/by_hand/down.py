@@ -12,7 +12,7 @@ from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.machines import registry as written
 from nearmetal.lab.machines.init_process import wait_readable
 from nearmetal.lab.machines.registry import KeptMachine
-from nearmetal.say import Say, ignore_text, meanwhile
+from nearmetal.progress_messages import Say, ignore_text, meanwhile
 from nearmetal.system.files import closing_descriptor
 
 

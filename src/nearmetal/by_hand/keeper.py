@@ -34,8 +34,8 @@ from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.lab.site import LocalSite
 from nearmetal.lab.sites import opener
 from nearmetal.model import Handle
+from nearmetal.progress_messages import meanwhile
 from nearmetal.run.versions import lacks_image
-from nearmetal.say import meanwhile
 from nearmetal.system import system_errors
 
 

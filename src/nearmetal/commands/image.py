@@ -10,7 +10,7 @@ from nearmetal.commands.options import FileToWrite, json_option
 from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted, LeftAtOnce
 
 if TYPE_CHECKING:
-    from nearmetal.say import Say
+    from nearmetal.progress_messages import Say
 
 
 @click.group()

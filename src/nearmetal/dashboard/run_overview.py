@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.warning_groups import find_wording, group_warnings
 from nearmetal.dashboard.run_history import WARNING, Fate, Place, RunHistory, Trouble
-from nearmetal.in_short import in_short
 from nearmetal.model import Identity, TrialStatus, Warned, identify_assignment
 from nearmetal.report import figures, words
 from nearmetal.report.report_input import ReportInput
+from nearmetal.shortened_list import shorten_list
 from nearmetal.store.progress import EndedTrial, TreatmentRow, estimate_time_left
 from nearmetal.units import show_duration, show_elapsed
 
@@ -207,7 +207,7 @@ def list_warnings(report: ReportInput) -> list[Problem]:
         of = figures.format_count(len(primary), "comparison")
         where = f"{len(about)} of {of}" if len(primary) > 1 else ""
         found.append(
-            Problem(WARNING, "unknown", in_short(about, _NAMED, "; "), words.strip_controls(group.text), where)
+            Problem(WARNING, "unknown", shorten_list(about, _NAMED, "; "), words.strip_controls(group.text), where)
         )
     return found
 
@@ -237,7 +237,7 @@ def _describe_affected(trouble: Trouble, names: Mapping[Identity, str]) -> str:
         ", ".join(filter(None, (names.get(row.treatment, "a treatment"), words.strip_controls(row.workload))))
         for row in trouble.rows
     ]
-    return in_short(whose, _NAMED, "; ")
+    return shorten_list(whose, _NAMED, "; ")
 
 
 def _describe_places(trouble: Trouble) -> str:

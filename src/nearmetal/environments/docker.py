@@ -49,7 +49,7 @@ from nearmetal.model import (
     Recorder,
     Site,
 )
-from nearmetal.say import meanwhile
+from nearmetal.progress_messages import meanwhile
 
 _AWAY = 60.0
 """Seconds in which an engine that answered before may come back."""

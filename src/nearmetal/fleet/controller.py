@@ -21,6 +21,7 @@ from nearmetal.fleet.block_pieces import Piece, fetch_piece, list_pieces, write_
 from nearmetal.fleet.cluster import Fleet, SiteLost
 from nearmetal.fleet.messages import BlockOrder, Spool
 from nearmetal.model import BlockPlan, Cause, HostSpec, Level, Plan, Resolved, TrialRecord, TrialStatus
+from nearmetal.progress_messages import Say
 from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block_lines import BlockFailed, BlockFinished, Said
 from nearmetal.run.boot import address_trial
@@ -28,7 +29,6 @@ from nearmetal.run.events import BlockDispatched, BlockEnded, Event, SitesJoined
 from nearmetal.run.progress import Progress
 from nearmetal.run.runner import RunCourse, is_measured, plan_task
 from nearmetal.run.site_resources import is_pretended
-from nearmetal.say import Say
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.study.blocks import plan_block
 

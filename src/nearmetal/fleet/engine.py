@@ -8,10 +8,10 @@ from nearmetal.errors import BadInput
 from nearmetal.fleet.cluster import open_fleet, parse_scheduler
 from nearmetal.fleet.controller import Controller, refuse_shared_hosts
 from nearmetal.model import HostSpec, Resolved
+from nearmetal.progress_messages import Say
 from nearmetal.run.engine import Listeners, RunBlocks, is_of_a_fleet
 from nearmetal.run.progress import Progress
 from nearmetal.run.site_resources import is_pretended
-from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
 
 

@@ -14,7 +14,7 @@ from nearmetal.fleet import dask
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask, describe_trouble, refuse_unknown_name
 from nearmetal.lab import clean
 from nearmetal.model.base import NAME
-from nearmetal.say import Say
+from nearmetal.progress_messages import Say
 
 
 def run_worker(scheduler: str, name: str | None, say: Say) -> int:

@@ -49,7 +49,7 @@ from nearmetal.lab.probe import INSIDE as PROBE_INSIDE
 from nearmetal.lab.probe import ensure as ensure_probe
 from nearmetal.lab.probe import path as find_probe
 from nearmetal.lab.site import must as run_checked
-from nearmetal.say import Say, meanwhile
+from nearmetal.progress_messages import Say, meanwhile
 from nearmetal.units import BitRate, Bytes, Seconds, Share
 
 if TYPE_CHECKING:

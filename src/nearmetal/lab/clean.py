@@ -21,7 +21,7 @@ from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import Sites, opener
 from nearmetal.model import Document, HostSpec
-from nearmetal.say import Say, ignore_text, meanwhile
+from nearmetal.progress_messages import Say, ignore_text, meanwhile
 from nearmetal.system import system_errors, temporary
 
 

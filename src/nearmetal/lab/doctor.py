@@ -12,7 +12,6 @@ from pydantic import Field
 from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NearmetalError, message_of
-from nearmetal.in_short import in_short
 from nearmetal.lab import clean, containment, image, probe, rootless
 from nearmetal.lab.architecture import HERE
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
@@ -23,6 +22,7 @@ from nearmetal.lab.site import LocalSite, host_facts, must
 from nearmetal.lab.sites import opener
 from nearmetal.model import Document, EnvironmentSpec, Finding, Frozen, MachineSpec, Site
 from nearmetal.model.hypervisor import name_hypervisor
+from nearmetal.shortened_list import shorten_list
 from nearmetal.study.kernel_table import TABLE
 from nearmetal.study.resolve import resolve_alone
 from nearmetal.system import system_errors
@@ -185,7 +185,7 @@ def _leftovers() -> Finding:
         left = clean.left_behind()
     except OSError as error:
         return _refused("leftovers", error)
-    detail = f"a nearmetal that died left {len(left)}: {in_short(left, _NAMED)}" if left else "none"
+    detail = f"a nearmetal that died left {len(left)}: {shorten_list(left, _NAMED)}" if left else "none"
     return Finding(what="leftovers", ok=not left, fatal=False, detail=detail, remedy="nearmetal clean")
 
 

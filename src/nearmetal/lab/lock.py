@@ -14,7 +14,7 @@ from typing import IO, Any
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import concurrent_runs, host_lock
-from nearmetal.say import Say, ignore_text
+from nearmetal.progress_messages import Say, ignore_text
 from nearmetal.system.files import closing_descriptor, name_file
 
 LOCK_FILE = ".lock"

@@ -16,7 +16,7 @@ from nearmetal.lab import containment, probe
 from nearmetal.lab.commands import process
 from nearmetal.lab.commands.command_errors import cannot_read, cannot_write, refuse_zero_bytes
 from nearmetal.model import Commands, Completed, HostSpec, Site, SiteRunning
-from nearmetal.say import Say, ignore_text
+from nearmetal.progress_messages import Say, ignore_text
 from nearmetal.system.files import closing_descriptor
 
 _SAID = 500

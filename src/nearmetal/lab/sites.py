@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nearmetal.errors import BadInput
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import HostSpec, Site
-from nearmetal.say import Say, ignore_text
+from nearmetal.progress_messages import Say, ignore_text
 
 if TYPE_CHECKING:
     from nearmetal.lab.ssh.ssh_site import SshSite

@@ -10,7 +10,7 @@ from nearmetal.model.base import Frozen, Provision, Role
 from nearmetal.model.description import Description
 from nearmetal.model.handle import Handle, Port, SharedNetwork
 from nearmetal.model.study import EnvironmentSpec, HostSpec, LinkSpec, MachineSpec
-from nearmetal.say import Say
+from nearmetal.progress_messages import Say
 
 
 class Completed(Frozen):

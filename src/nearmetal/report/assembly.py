@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from nearmetal.progress_messages import Say
 from nearmetal.report import exports, formats, page
 from nearmetal.report.blocks import Chart, Section, Table
 from nearmetal.report.chapters import describe_charts, make_sections, without_charts
@@ -18,7 +19,6 @@ from nearmetal.report.drawing import Begun, Drawers, Picture, Undrawn, collect_d
 from nearmetal.report.page import PictureKey
 from nearmetal.report.report_input import ReportInput
 from nearmetal.report.tidy_tables import make_table
-from nearmetal.say import Say
 
 
 def make_data_files(report: ReportInput) -> dict[str, bytes]:

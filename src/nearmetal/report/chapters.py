@@ -11,11 +11,11 @@ from dataclasses import replace
 from nearmetal import plugins
 from nearmetal.control_characters import strip_controls
 from nearmetal.errors import NearmetalError, ToolFailed, message_of
+from nearmetal.progress_messages import Say
 from nearmetal.report import figures, formats
 from nearmetal.report.blocks import Block, Chart, Notice, Paragraph, Section, Source, Table
 from nearmetal.report.drawing import INSTALL_ENGINE
 from nearmetal.report.report_input import ReportInput, SectionPlugin
-from nearmetal.say import Say
 
 _TRUST = "validity"
 """The chapter whose warnings are about what the report is made of."""

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from nearmetal.errors import BadInput
+from nearmetal.progress_messages import Say
 from nearmetal.report import formats
 from nearmetal.report.blocks import Chart
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.drawing import Spec, draw_picture, draw_svg, require_engine
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.write import replace_with_files
-from nearmetal.say import Say
 from nearmetal.store.folder import RunFolder
 from nearmetal.system.collection import without_collection
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from nearmetal.progress_messages import Say
 from nearmetal.report.drawing import Drawers, has_engine
-from nearmetal.say import Say
 from nearmetal.system.collection import without_collection
 from nearmetal.system.files import closing_descriptor, write_whole
 

@@ -15,13 +15,13 @@ from nearmetal.errors import ToolFailed
 from nearmetal.lab import clean
 from nearmetal.lab.leftovers import Leftover
 from nearmetal.model import Cause, TrialRecord, TrialStatus, identify_assignment
+from nearmetal.progress_messages import Say
 from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block import BlockTask
 from nearmetal.run.block_child import BEAT
 from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, read_event
 from nearmetal.run.boot import address_trial
 from nearmetal.run.events import BlockSink, TrialEnded
-from nearmetal.say import Say
 from nearmetal.store.run_control import read_wish
 from nearmetal.system.held_secrets import pass_secrets
 

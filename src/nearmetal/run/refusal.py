@@ -7,10 +7,10 @@ from pathlib import Path
 from shlex import quote
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.in_short import in_short
 from nearmetal.model import Study, identify_assignment
 from nearmetal.run.unavailable_treatments import Missing, by_finding
 from nearmetal.run.versions import makes_machines
+from nearmetal.shortened_list import shorten_list
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.study import factors as words
@@ -92,7 +92,9 @@ def make_refusal(study: Study, missing: Missing) -> HostCannot:
     lacking_something = {identify_assignment(treatment) for treatment, _ in missing}
     others_can = any(identify_assignment(one) not in lacking_something for one in words.treatments_of(study))
     of_each = by_finding(missing)
-    lines = [f"  {one.what}: {one.detail}: {in_short(treatments, _NAMED, '; ')}" for one, treatments in of_each.items()]
+    lines = [
+        f"  {one.what}: {one.detail}: {shorten_list(treatments, _NAMED, '; ')}" for one, treatments in of_each.items()
+    ]
     remedies = dict.fromkeys(lacking.remedy for lacking in of_each if lacking.remedy)
     return HostCannot(
         f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),

@@ -25,6 +25,7 @@ from nearmetal.lab.site import LocalSite, host_facts
 from nearmetal.lab.sites import opener
 from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.planning import plan as planning
+from nearmetal.progress_messages import Say
 from nearmetal.run import runner, versions
 from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.dashboard_link import LiveNotes
@@ -34,7 +35,6 @@ from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_wha
 from nearmetal.run.site_resources import is_pretended, list_hosts
 from nearmetal.run.unavailable_treatments import Missing, cannot_run
 from nearmetal.run.versions import collect_versions, other_versions
-from nearmetal.say import Say
 from nearmetal.store import journal, runs
 from nearmetal.store.calibration import Sizing
 from nearmetal.store.claim import hold_journal, make_taken_error

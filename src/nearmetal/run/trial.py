@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from nearmetal import model, plugins
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NearmetalError, NotProvisioned, ToolFailed
-from nearmetal.in_short import in_short
 from nearmetal.lab import concurrent_runs
 from nearmetal.lab.clocks import ClockOffset, ClockWatch, compare_hosts
 from nearmetal.lab.service import describe_end
@@ -28,6 +27,7 @@ from nearmetal.run.liveness import Liveness
 from nearmetal.run.machine_state import MachineState
 from nearmetal.run.services import ServiceFailed, ServiceSet
 from nearmetal.run.surroundings import Surroundings
+from nearmetal.shortened_list import shorten_list
 from nearmetal.study.resolve import build_workload
 from nearmetal.system.files import write_whole
 
@@ -337,7 +337,7 @@ class _Trial:
                     what = f"the workload did not end within {limit:g} s"
                     raise NearmetalError(what, cause=model.Cause.TIMED_OUT) from None
                 if strange := sorted(measurement.responses.keys() - workload.responses.keys()):
-                    raise ValueError(f"it measured {in_short(strange, 3)}, and its `responses` do not have that")
+                    raise ValueError(f"it measured {shorten_list(strange, 3)}, and its `responses` do not have that")
             after = await contention.read_accounts(stage)
             if self._beneath is not None:
                 with blame.blame_plugin(f"the load of {self._beneath.name!r}"):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from nearmetal import model, plugins
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.in_short import in_short
+from nearmetal.shortened_list import shorten_list
 from nearmetal.study.factors import KnownNames, treatments_of
 from nearmetal.study.files import FileReader
 from nearmetal.study.treatment_request import TreatmentRequest, TreatmentRequests, find_targets
@@ -139,7 +139,7 @@ def _make_workload(kind: str, parameters: model.Frozen) -> model.Workload:
     workload = plugins.load("workloads", kind)(parameters)
     if lacks := [name for name in _PROPERTIES if not hasattr(workload, name)]:
         raise HostCannot(
-            f"workloads of kind {kind!r} have no {in_short(lacks, 3)}",
+            f"workloads of kind {kind!r} have no {shorten_list(lacks, 3)}",
             remedy=f"ask whoever made the package {plugins.package_of('workloads', kind)} (docs/extending.md)",
         )
     if taken := [name for name in workload.responses if name in model.COSTS]:

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from nearmetal.errors import LeftAtOnce
-from nearmetal.say import Say, ignore_text
+from nearmetal.progress_messages import Say, ignore_text
 
 DEAF = 1.0
 """Seconds after which what keeps a program from hearing a signal is broken off."""

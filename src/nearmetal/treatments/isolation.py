@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from nearmetal import cpu_lists
 from nearmetal.errors import BadInput
-from nearmetal.in_short import in_short
 from nearmetal.lab.cpus.free_cpus import find_bystanders
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Change, Commands, Level, Machine, MachineSpec, Readback, Stage, Warned
+from nearmetal.shortened_list import shorten_list
 
 LEVELS = ("none", "user", "kernel", "kernel+user")
 NAMED = 8
@@ -84,7 +84,7 @@ class Isolation:
             if _by_user(level):
                 stayed = found["stayed"] = await _list_stayed(*_find_mover(server), cpu)
                 if stayed:
-                    text = f"{server.name}: these may still run on CPU {cpu}: {in_short(stayed, NAMED)}"
+                    text = f"{server.name}: these may still run on CPU {cpu}: {shorten_list(stayed, NAMED)}"
                     warnings.append(Warned(code="isolation-stayed", text=text))
         return Readback(values=values, warnings=tuple(warnings))
 

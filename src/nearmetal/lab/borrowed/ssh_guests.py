@@ -17,7 +17,7 @@ from nearmetal.lab.host_checks import check_programs, finding
 from nearmetal.lab.site import available_cpus
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
-from nearmetal.say import ignore_text
+from nearmetal.progress_messages import ignore_text
 
 _PARTING = 3.0
 """Seconds for a machine to answer that it goes: one that is gone at once never does."""

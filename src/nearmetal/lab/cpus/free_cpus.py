@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal.in_short import in_short
 from nearmetal.lab.site import must
 from nearmetal.model import Change, Commands
+from nearmetal.shortened_list import shorten_list
 
 NAMED = 10
 """Of those that may run there, so many are told by name."""
@@ -48,7 +48,7 @@ class FreeCpus:
     def show(self, value: str | None) -> str:
         if value is None or value == self.done:
             return repr(value)
-        return f"{self.undone} {in_short(self.find_left(json.loads(value)), NAMED)}"
+        return f"{self.undone} {shorten_list(self.find_left(json.loads(value)), NAMED)}"
 
     def describe_unmet(self, change: Change) -> str:
         return f"CPU {change.target.split()[-1]} could not be {self.wish}"

@@ -11,7 +11,7 @@ from typing import IO
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.lock import lock_file, try_lock
-from nearmetal.say import Say
+from nearmetal.progress_messages import Say
 
 from .image import Image, read
 

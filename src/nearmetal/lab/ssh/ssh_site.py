@@ -26,7 +26,7 @@ from nearmetal.lab.ssh.login_shell import ask_shell
 from nearmetal.lab.ssh.root_access import log_in_as_root
 from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.model import HostSpec
-from nearmetal.say import Say
+from nearmetal.progress_messages import Say
 from nearmetal.system.temporary import temporary_folder
 from nearmetal.units import show_size
 

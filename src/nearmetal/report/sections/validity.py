@@ -8,13 +8,13 @@ from typing import Any
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.analysis.warning_groups import WarningGroup, group_warnings
-from nearmetal.in_short import in_short
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Table, Value
 from nearmetal.report.charts.drift import Line, draw_lines
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
+from nearmetal.shortened_list import shorten_list
 
 _NAMED = 6
 """With more treatments or comparisons than this, a warning names those that have it most."""
@@ -156,7 +156,7 @@ def _make_row(group: WarningGroup[Any], times: int, of: int, what: str, about: C
         times,
         of,
         f"{what}s",
-        in_short(named, _NAMED, "; "),
+        shorten_list(named, _NAMED, "; "),
         group.text,
     )
 

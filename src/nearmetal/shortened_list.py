@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-def in_short(names: Sequence[str], most: int, between: str = ", ") -> str:
+def shorten_list(names: Sequence[str], most: int, between: str = ", ") -> str:
     """ "a, b, and 3 more". Where names hold commas, something else stands `between` them.
 
     One more than `most` is named as well: "and 1 more" would be no shorter.
