@@ -16,11 +16,11 @@ from nearmetal.errors import BadInput
 from nearmetal.model import SYSCTL_NAME, Study
 from nearmetal.model.base import LOGIN, NAME
 from nearmetal.model.study import SSH_TARGET
-from nearmetal.study.hints import find_list_hint, find_top_hint
 from nearmetal.study.key_paths import children_of
 from nearmetal.study.key_paths import join_path as join_path
 from nearmetal.study.key_paths import path_of as path_of
 from nearmetal.study.key_paths import show_value as show_value
+from nearmetal.study.key_suggestions import find_list_hint, find_top_hint
 from nearmetal.study.line_numbers import KeyPath, line_of, line_of_deeper, locate_keys
 from nearmetal.units import show_alike
 

@@ -19,7 +19,7 @@ from nearmetal.study.error_messages import (
     keys_of,
     show_value,
 )
-from nearmetal.study.hints import find_workload_hint
+from nearmetal.study.key_suggestions import find_workload_hint
 from nearmetal.study.levels import fill_placeholders, find_placeholders, format_assignment
 from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import build_workload, collect_ports, collect_services, lengthen_load, validate_parameters
