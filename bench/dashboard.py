@@ -19,7 +19,7 @@ from tests import plausible_run
 from tests.dashboard_server import Dashboard, dashboard
 
 from nearmetal.dashboard.run_view import number_of
-from nearmetal.store.claim import hold_journal
+from nearmetal.store.journal_lock import hold_journal
 
 _SHAPES = {
     "3 treatments x 2 workloads x 8 blocks": (8, ""),

@@ -27,9 +27,9 @@ from tests.order import mock_run
 
 from nearmetal.run.dashboard_link import LiveNotes
 from nearmetal.run.events import Event, EventStream, TrialEnded
-from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal
+from nearmetal.store.journal_lock import hold_journal
 
 _STUDY = """
 name = "thick"

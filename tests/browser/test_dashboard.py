@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal_lock import hold_journal
 from tests import journals
 from tests.browser.chromium import NEEDED
 from tests.browser.driven import Page

@@ -12,8 +12,8 @@ import pytest
 from nearmetal.dashboard.page import read_script
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.report.write import write
-from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal_lock import hold_journal
 from tests import journals
 from tests.browser.chromium import NEEDED
 from tests.browser.driven import Page

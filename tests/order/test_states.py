@@ -18,9 +18,9 @@ from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
 from nearmetal.run.refusal import refuse_what_is_there
 from nearmetal.store import runs
-from nearmetal.store.claim import hold_journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events
+from nearmetal.store.journal_lock import hold_journal
 from tests import journals, one_picture
 from tests.command_line import called
 from tests.dashboard_server import PATIENCE

@@ -202,8 +202,8 @@ def bundle(run: Path, output: Path | None) -> None:
     from nearmetal.report.figures import format_count, join_listing
     from nearmetal.store import runs
     from nearmetal.store.bundle import pack_bundle
-    from nearmetal.store.claim import make_taken_error
     from nearmetal.store.folder import RunFolder
+    from nearmetal.store.journal_lock import make_taken_error
     from nearmetal.store.verify import verify
     from nearmetal.system.files import name_file
 

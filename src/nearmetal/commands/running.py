@@ -27,8 +27,8 @@ from nearmetal.run.engine import Engine
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.run.progress import Progress
 from nearmetal.store import journal, runs
-from nearmetal.store.claim import make_taken_error
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal_lock import make_taken_error
 from nearmetal.store.progress import RunProgress, seconds_each
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.system import system_errors

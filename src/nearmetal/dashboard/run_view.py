@@ -17,8 +17,8 @@ from nearmetal.report.chapters import describe_charts
 from nearmetal.report.drawing import draw_svg, has_engine
 from nearmetal.report.words import Labels
 from nearmetal.store import journal
-from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal_lock import is_locked
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.run_control import LiveNote, Wish, read_wish, write_wish
 from nearmetal.store.runs import tell_state
@@ -60,7 +60,7 @@ class RunView:
     @property
     def is_measured(self) -> bool:
         try:
-            return is_claimed(self.folder.journal)
+            return is_locked(self.folder.journal)
         except (OSError, BadInput):
             return False
 

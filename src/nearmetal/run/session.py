@@ -37,8 +37,8 @@ from nearmetal.run.unavailable_treatments import Missing, cannot_run
 from nearmetal.run.versions import collect_versions, other_versions
 from nearmetal.store import journal, runs
 from nearmetal.store.calibration import Sizing
-from nearmetal.store.claim import hold_journal, make_taken_error
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal_lock import hold_journal, make_taken_error
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.run_control import forget_live
 from nearmetal.study.blocks import checksum_trial_ids

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.model import Frozen, TrialStatus
 from nearmetal.store import journal, runs
-from nearmetal.store.claim import is_claimed
 from nearmetal.store.folder import RunFolder
+from nearmetal.store.journal_lock import is_locked
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.progress import RunProgress
 from nearmetal.study.measurement_digest import digest_measurement
@@ -140,7 +140,7 @@ def _read_entry(path: Path) -> RunEntry | Unreadable:
     folder = RunFolder(path)
     try:
         manifest = RunFolder.open(path).read_manifest()
-        is_measured = folder.journal.exists() and is_claimed(folder.journal)  # first: what ends meanwhile is whole then
+        is_measured = folder.journal.exists() and is_locked(folder.journal)  # first: what ends meanwhile is whole then
         progress = RunProgress.from_lines(journal.read_lines(folder.journal))
     except (BadInput, OSError) as error:
         return Unreadable(run=str(path), reason=describe_unreadable(error, path))
@@ -168,7 +168,7 @@ def find_state(records: Path) -> State:
     """Of the run whose journal this is: the one answer for whoever lists it, shows it or goes on with it."""
     if not records.exists():
         return "interrupted"
-    is_measured = is_claimed(records)
+    is_measured = is_locked(records)
     last = journal.read_last_event(records)
     return tell_state(RunProgress.from_lines([last] if last.get("event") == "RunEnded" else []), is_measured)
 

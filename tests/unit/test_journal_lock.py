@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.store.claim import hold_journal, is_claimed
+from nearmetal.store.journal_lock import hold_journal, is_locked
 
 _HOLD = """
 import sys, time
 from pathlib import Path
-from nearmetal.store.claim import hold_journal
+from nearmetal.store.journal_lock import hold_journal
 with hold_journal(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -23,13 +23,13 @@ with hold_journal(Path(sys.argv[1])):
 def test_what_is_held_is_seen_however_often_and_is_free_afterwards(tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
     with hold_journal(journal):
-        assert all(is_claimed(journal) for _ in range(3))
+        assert all(is_locked(journal) for _ in range(3))
         with pytest.raises(HostCannot, match="another process"), hold_journal(journal):
             pass
-        assert is_claimed(journal)
-    assert not is_claimed(journal)
+        assert is_locked(journal)
+    assert not is_locked(journal)
     with hold_journal(journal):
-        assert is_claimed(journal)
+        assert is_locked(journal)
 
 
 def test_a_reader_and_writer_of_the_same_process_do_not_let_go_of_it(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_reader_and_writer_of_the_same_process_do_not_let_go_of_it(tmp_path: P
     with hold_journal(journal):
         journal.write_text("a line\n")
         assert journal.read_text() == "a line\n"
-        assert is_claimed(journal)
+        assert is_locked(journal)
 
 
 def test_it_is_free_when_its_holder_was_killed(tmp_path: Path) -> None:
@@ -48,12 +48,12 @@ def test_it_is_free_when_its_holder_was_killed(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        assert is_claimed(journal)
+        assert is_locked(journal)
         holder.kill()
-    assert not is_claimed(journal)
+    assert not is_locked(journal)
 
 
 def test_a_journal_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        is_claimed(tmp_path / "journal.jsonl")
+        is_locked(tmp_path / "journal.jsonl")
     assert not (tmp_path / "journal.jsonl").exists()

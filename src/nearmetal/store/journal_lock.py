@@ -50,7 +50,7 @@ def make_taken_error(journal: Path) -> HostCannot:
     return HostCannot("this run is measured by another process", str(journal), "wait until it ends")
 
 
-def is_claimed(journal: Path) -> bool:
+def is_locked(journal: Path) -> bool:
     """Whether a process holds the journal. OSError when it cannot be read, BadInput when it is no file."""
     descriptor = open_regular(journal, _FROM_A_COPY)
     try:
