@@ -13,7 +13,7 @@ from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import correlation_of, looks
 from nearmetal.analysis.signed_rank import signed_rank
-from nearmetal.analysis.student import find_student_quantile
+from nearmetal.analysis.student_t import find_student_quantile
 from nearmetal.run.runner import look_after
 from nearmetal.store.manifest import Manifest
 from tests.analysed import PRIMARIES, codes, manifest, only, wobble

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nearmetal.analysis.assumptions import warn_of_assumptions
-from nearmetal.analysis.clients import about_clients
 from nearmetal.analysis.confounders import disks_of, name_confounders
 from nearmetal.analysis.contrasts import MatchedContrast, matched_contrasts, retest, until_the_end
 from nearmetal.analysis.diagnostics import about_run, diagnose, has_ended, sharing_cpus
@@ -14,6 +13,7 @@ from nearmetal.analysis.fairness import fairness_of
 from nearmetal.analysis.faults import UNLIKE, Faults, find_withdrawn, hold_back
 from nearmetal.analysis.interference import warn_of_interference
 from nearmetal.analysis.means import warn_of_means
+from nearmetal.analysis.outlier_clients import about_clients
 from nearmetal.analysis.provenance import list_provenance_warnings
 from nearmetal.analysis.responses import BOOT, Arm, Arms, arms_of_study, count, find_deviation, key_of, mean
 from nearmetal.analysis.results import Analysis, Cell, Contrast, Verdict

@@ -15,7 +15,7 @@ import numpy as np
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.signed_rank import Centre, Floats, approximate_p
-from nearmetal.analysis.student import student_p
+from nearmetal.analysis.student_t import student_p
 from nearmetal.model import Warned
 
 ON_INDEPENDENCE, ON_SYMMETRY = "depends-on-independence", "depends-on-symmetry"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.covariates import COVARIATES, Covariate
 from nearmetal.analysis.responses import Replicate
@@ -99,7 +99,7 @@ def _compared(covariate: Covariate, pairs: Pairs, level: float) -> CovariateCont
         return None  # it has no ratio
     if covariate.scale == "ratio":
         with np.errstate(invalid="ignore"):  # two zeros are alike, one lies infinitely far below
-            logs = elementary.log(treatment) - elementary.log(reference)
+            logs = portable_math.log(treatment) - portable_math.log(reference)
         logs[np.isnan(logs)] = 0.0
         found = as_ratio(signed_rank(logs, level, LOG_RESOLUTION))
     else:

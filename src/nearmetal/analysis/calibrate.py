@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nearmetal import model, units
-from nearmetal.analysis import elementary, power
+from nearmetal.analysis import portable_math, power
 from nearmetal.analysis.contrasts import LOG_RESOLUTION, as_ratio
 from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, first_attempts, key_of, that_count
@@ -243,7 +243,9 @@ def _on_scale(
     if truth.scale == "difference":
         found = signed_rank(treatment - reference, level, LOG_RESOLUTION * float(np.abs(pairs).max() or 1.0))
     else:
-        found = as_ratio(signed_rank(elementary.log(treatment) - elementary.log(reference), level, LOG_RESOLUTION))
+        found = as_ratio(
+            signed_rank(portable_math.log(treatment) - portable_math.log(reference), level, LOG_RESOLUTION)
+        )
     return found.estimate, found.interval
 
 
@@ -292,7 +294,7 @@ def _noise(
 ) -> Noise | None:
     """`values`: blocks x boots. None where nothing varied, as errors that never happened."""
     is_ratio = kind.scale == "ratio"
-    noise = power.BootNoise.of(elementary.log(values) if is_ratio else values)
+    noise = power.BootNoise.of(portable_math.log(values) if is_ratio else values)
     if not noise.spread:
         return None
     return Noise(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.responses import Arm, Arms, Key
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import Scale, Warned
@@ -95,7 +95,7 @@ class CarryoverEffects:
             return 1.0
         values = np.array([[arm[at] for arm in arms] for at in shared])
         if scale == "ratio":
-            values = elementary.log(values)
+            values = portable_math.log(values)
         return find_carryover_p(values, [[before[at] for before in befores] for at in shared])
 
 

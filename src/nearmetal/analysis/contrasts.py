@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from pydantic import TypeAdapter
 
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.assumptions import find_dependent_p, find_lopsided_p
 from nearmetal.analysis.differences import Differences, Sides, find_differences
 from nearmetal.analysis.early_stopping import adjust_for_looks, is_futile
@@ -432,8 +432,8 @@ def _are_in_numbers(logs: Centre, found: Centre, scale: Scale) -> bool:
 def as_ratio(logs: Centre) -> Centre:
     interval = None
     if logs.interval is not None:
-        interval = (elementary.exp(logs.interval[0]), elementary.exp(logs.interval[1]))
-    return Centre(elementary.exp(logs.estimate), interval, logs.p)
+        interval = (portable_math.exp(logs.interval[0]), portable_math.exp(logs.interval[1]))
+    return Centre(portable_math.exp(logs.estimate), interval, logs.p)
 
 
 def is_in_numbers(found: Centre, scale: Scale) -> bool:

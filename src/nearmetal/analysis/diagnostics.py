@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearmetal import cpu_lists
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.carryover import CarryoverEffects
 from nearmetal.analysis.confounders import Disks
 from nearmetal.analysis.contrasts import MatchedContrast
 from nearmetal.analysis.faults import Faults
 from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts, key_of
 from nearmetal.analysis.results import Contrast
-from nearmetal.analysis.student import student_p
+from nearmetal.analysis.student_t import student_p
 from nearmetal.analysis.warning_groups import group_warnings
 from nearmetal.model import Assignment, Look, Plan, Provision, TrialRecord, TrialStatus, Warned
 from nearmetal.store import version_1
@@ -154,7 +154,7 @@ class _PositionEffects:
             return 1.0
         values = np.array([[one.values[response].value for one in row] for row in rows])
         if rows[0][0].values[response].kind.scale == "ratio":
-            values = elementary.log(values)
+            values = portable_math.log(values)
         return position_p(values, self._find_positions(workload, rows))
 
     def _find_positions(self, workload: str, rows: list[list[Replicate]]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.responses import Value
 from nearmetal.analysis.signed_rank import Centre, Floats, signed_rank
 from nearmetal.model import Better, ResponseKind
@@ -100,4 +100,4 @@ def _bounds(side: Sequence[Value | None], kind: ResponseKind) -> tuple[Floats, F
 def _on_scale(values: Floats, kind: ResponseKind) -> Floats:
     if kind.scale == "difference":
         return values
-    return elementary.log(values)
+    return portable_math.log(values)

@@ -16,7 +16,7 @@ import numpy as np
 
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.signed_rank import Floats
-from nearmetal.analysis.student import find_student_quantile
+from nearmetal.analysis.student_t import find_student_quantile
 from nearmetal.analysis.verdict_rules import find_half_margin
 from nearmetal.model import Look
 

@@ -11,11 +11,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.differences import Sides
 from nearmetal.analysis.results import Contrast, Means
 from nearmetal.analysis.signed_rank import Floats
-from nearmetal.analysis.student import find_student_quantile
+from nearmetal.analysis.student_t import find_student_quantile
 from nearmetal.model import ResponseKind, Warned
 
 UNLIKE = "mean-unlike-typical"
@@ -75,10 +75,10 @@ def _find_interval(scaled: Floats, ratio: float, level: float) -> tuple[float, f
     without = (scaled.sum(axis=1, keepdims=True) - scaled).clip(0.0)
     if not (without > 0).all():
         return None
-    logs = elementary.log(without[0]) - elementary.log(without[1])
+    logs = portable_math.log(without[0]) - portable_math.log(without[1])
     error = math.sqrt((blocks - 1) / blocks * float(((logs - logs.mean()) ** 2).sum()))
     half = _find_quantile(level, blocks - 1) * error
-    return ratio * elementary.exp(-half), ratio * elementary.exp(half)
+    return ratio * portable_math.exp(-half), ratio * portable_math.exp(half)
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis import elementary, power
+from nearmetal.analysis import portable_math, power
 from nearmetal.analysis.responses import Arms, Replicate, arms_of_study, has_failed, outcomes_of
 from nearmetal.analysis.signed_rank import Floats
 from nearmetal.model import ContrastPlan, Scale, TrialRecord, identify_assignment
@@ -70,7 +70,7 @@ def _measure_contrast(
 
 
 def _on_scale(values: Floats, scale: Scale) -> Floats:
-    return elementary.log(values) if scale == "ratio" else values
+    return portable_math.log(values) if scale == "ratio" else values
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.signed_rank import Floats, two_sided_distinct
-from nearmetal.analysis.student import find_student_quantile
+from nearmetal.analysis.student_t import find_student_quantile
 
 POWER = 0.8
 """How often a difference is to be found, if a study does not say."""
@@ -74,7 +74,7 @@ class BootNoise:
         left = squares.sum() - squares
         if not left.min() > 0:
             return math.inf
-        without = elementary.log(left / (blocks - 1))
+        without = portable_math.log(left / (blocks - 1))
         seen = (blocks - 1) / blocks * float(((without - without.mean()) ** 2).sum())
         normal = 2 / (blocks * (self.arms - 1))
         quantile = find_student_quantile((1 + CONFIDENCE) / 2, blocks - 1)

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from nearmetal.analysis.signed_rank import Centre, Floats, Integers
-from nearmetal.analysis.student import student_ps
+from nearmetal.analysis.student_t import student_ps
 
 MOST_EXACT = 60
 """Values of a sample up to which the null distribution is computed exactly; beyond, a normal one is as good."""

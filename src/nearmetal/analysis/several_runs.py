@@ -13,7 +13,7 @@ import numpy as np
 
 from nearmetal.analysis.rank_sum import BoundedValues, are_enough, rank_sum_of_bounds
 from nearmetal.analysis.signed_rank import Centre, Floats, signed_rank
-from nearmetal.analysis.student import find_student_quantile, student_p
+from nearmetal.analysis.student_t import find_student_quantile, student_p
 
 FEWEST = 2
 """Runs a side that tell how much runs vary."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.contrasts import as_ratio
 from nearmetal.analysis.results import Cell
 from nearmetal.analysis.signed_rank import Centre, signed_rank
@@ -22,6 +22,6 @@ def estimate_centre(cell: Cell, level: float) -> Centre:
     if not len(values) or not np.isfinite(values).all() or any(cell.censored):
         return Centre(math.nan, None, None)
     if cell.scale == "ratio" and values.min() > 0:
-        return as_ratio(signed_rank(elementary.log(values), level, _RESOLUTION))
+        return as_ratio(signed_rank(portable_math.log(values), level, _RESOLUTION))
     largest = float(np.abs(values).max()) or 1.0
     return signed_rank(values, level, max(largest * _RESOLUTION, math.ulp(0.0)))

@@ -12,12 +12,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.responses import Pairs
 from nearmetal.analysis.results import Contrast, OfSites, SiteAgreement, SiteEstimate
 from nearmetal.analysis.signed_rank import Floats, enough, signed_rank
-from nearmetal.analysis.student import find_student_quantile
+from nearmetal.analysis.student_t import find_student_quantile
 from nearmetal.analysis.verdict_rules import find_least_blocks
 from nearmetal.model import Scale, Warned
 
@@ -86,7 +86,7 @@ def _tell(estimate: float, ends: tuple[float, float] | None, scale: Scale) -> Of
 def _on_scale(value: float, scale: Scale) -> float:
     if scale == "difference":
         return value
-    return elementary.exp(value)
+    return portable_math.exp(value)
 
 
 def find_agreement_p(groups: Sequence[Floats], resolution: float) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nearmetal.analysis import single_arm
-from nearmetal.analysis.clients import told_by_client
+from nearmetal.analysis.outlier_clients import told_by_client
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.analysis.signed_rank import Centre

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nearmetal.analysis.clients import (
+from nearmetal.analysis.outlier_clients import (
     FEWEST,
     ClientValues,
-    OddClient,
+    OutlierClient,
     fewest_blocks,
+    find_outlier_clients,
     held,
     level,
-    odd_clients,
     told_by_client,
 )
 from nearmetal.analysis.responses import Key, key_of
@@ -26,7 +26,11 @@ def _render(report: ReportInput) -> Contents | None:
     if not looked_at:
         return None
     margin = report.manifest.study.design.margin
-    found = [(one.cell, odd) for one in looked_at for odd in odd_clients(one.trials, one.cell.scale, margin, one.level)]
+    found = [
+        (one.cell, odd)
+        for one in looked_at
+        for odd in find_outlier_clients(one.trials, one.cell.scale, margin, one.level)
+    ]
     lead = (
         "A client is odd when it lies on one side of the others in more blocks than chance allows, by more than "
         f"{figures.format_percent(margin)}, and by more than the others differ among themselves. Looked at: "
@@ -81,7 +85,7 @@ def _looked_at(report: ReportInput) -> Iterator[_LookedAt]:
             yield _LookedAt(cell, told.trials, (cell.workload, cell.response) in report.primaries)
 
 
-def _make_table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) -> Table:
+def _make_table(found: Sequence[tuple[Cell, OutlierClient]], report: ReportInput) -> Table:
     columns = (
         *make_columns("workload", "response", "treatment"),
         Column("client", numeric=True),
@@ -108,7 +112,7 @@ def _make_table(found: Sequence[tuple[Cell, OddClient]], report: ReportInput) ->
     return Table("odd-clients", caption, columns, rows)
 
 
-def _show_deviation(odd: OddClient, cell: Cell) -> str:
+def _show_deviation(odd: OutlierClient, cell: Cell) -> str:
     """ "−30.0 %", "+2.1 points"."""
     if cell.scale == "ratio":
         return f"{odd.deviation * 100:+.1f} %".replace("-", "−")

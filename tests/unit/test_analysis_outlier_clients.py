@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nearmetal.analysis.clients import about_clients, fewest_blocks, odd_clients
+from nearmetal.analysis.outlier_clients import about_clients, fewest_blocks, find_outlier_clients
 from nearmetal.analysis.responses import arms_of
 from nearmetal.model import BootRecord, Response, TrialAddress, TrialRecord, TrialStatus
 
@@ -30,7 +30,7 @@ def noisy(rng: np.random.Generator, blocks: int, shares: list[float]) -> list[li
 def test_a_third_client_that_gets_less_is_flagged_and_nobody_else(clients: int) -> None:
     shares = [1.0] * clients
     shares[2] = 0.6
-    (odd,) = odd_clients(noisy(np.random.default_rng(1), 10, shares), "ratio", 0.02, 0.05)
+    (odd,) = find_outlier_clients(noisy(np.random.default_rng(1), 10, shares), "ratio", 0.02, 0.05)
     assert (odd.client, odd.agreeing, odd.trials) == (2, 10, 10)
     assert odd.deviation == pytest.approx(-0.4, abs=0.05)
     assert odd.p == pytest.approx(clients * 2**-9)
@@ -40,7 +40,7 @@ def test_a_third_client_that_loses_datagrams_where_the_others_do_not_is_flagged(
     """As in figure 4.1 of the published study, which has no numbers: these are made up."""
     rng = np.random.default_rng(2)
     losses = rng.binomial(10_000, [0.001, 0.001, 0.2, 0.001, 0.001], (8, 5)) / 10_000
-    (odd,) = odd_clients(losses.tolist(), "difference", 0.02, 0.05)
+    (odd,) = find_outlier_clients(losses.tolist(), "difference", 0.02, 0.05)
     assert (odd.client, odd.agreeing) == (2, 8)
     assert odd.deviation == pytest.approx(0.2, abs=0.02)
 
@@ -49,7 +49,7 @@ def test_the_published_totals_single_out_five_clients() -> None:
     """One, two and four clients add up to about 940 Mbit/s, three to 2.4 % less, five to 34 % less."""
     rows = [[float(value) for value in line.split()] for line in PUBLISHED.strip().splitlines()]
     totals = np.array(rows).T * np.arange(1, 6)
-    (odd,) = odd_clients(totals.tolist(), "ratio", 0.02, 0.05)
+    (odd,) = find_outlier_clients(totals.tolist(), "ratio", 0.02, 0.05)
     assert (odd.client, odd.agreeing, odd.trials) == (4, 10, 10)
     assert odd.deviation == pytest.approx(-0.342, abs=0.001)
 
@@ -59,13 +59,13 @@ def test_fewer_blocks_than_it_takes_flag_nobody_however_odd(clients: int, blocks
     shares = [1.0 + 0.001 * client for client in range(clients - 1)] + [0.1]
     trials = noisy(np.random.default_rng(6), blocks, shares)
     assert fewest_blocks(clients, 0.05) == blocks
-    assert [odd.client for odd in odd_clients(trials, "ratio", 0.02, 0.05)] == [clients - 1]
-    assert odd_clients(trials[1:], "ratio", 0.02, 0.05) == ()
+    assert [odd.client for odd in find_outlier_clients(trials, "ratio", 0.02, 0.05)] == [clients - 1]
+    assert find_outlier_clients(trials[1:], "ratio", 0.02, 0.05) == ()
 
 
 def test_two_of_five_can_be_odd() -> None:
     trials = noisy(np.random.default_rng(3), 12, [1.0, 1.0, 0.5, 1.0, 1.8])
-    assert [odd.client for odd in odd_clients(trials, "ratio", 0.02, 0.05)] == [2, 4]
+    assert [odd.client for odd in find_outlier_clients(trials, "ratio", 0.02, 0.05)] == [2, 4]
 
 
 # ── Who is not ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -83,34 +83,34 @@ def test_equal_clients_are_seldom_flagged(clients: int, noise: str) -> None:
         "heavy": rng.standard_cauchy(shape),
     }[noise]
     for blocks, values in zip((8, 20), drawn, strict=True):
-        runs = [odd_clients(trials[:blocks].tolist(), "difference", 0.0, 0.05) for trials in values]
+        runs = [find_outlier_clients(trials[:blocks].tolist(), "difference", 0.0, 0.05) for trials in values]
         assert sum(map(bool, runs)) <= 0.05 * len(runs)
 
 
 def test_clients_that_all_have_their_own_pace_are_not_odd() -> None:
     trials = noisy(np.random.default_rng(4), 40, [0.8, 0.9, 1.0, 1.1, 1.25])
-    assert odd_clients(trials, "ratio", 0.02, 0.05) == ()
+    assert find_outlier_clients(trials, "ratio", 0.02, 0.05) == ()
 
 
 def test_a_deviation_within_the_margin_is_none() -> None:
     trials = [[1.0, 1.0, 0.99, 1.0, 1.0]] * 12
-    assert odd_clients(trials, "ratio", 0.02, 0.05) == ()
-    assert [odd.client for odd in odd_clients(trials, "ratio", 0.005, 0.05)] == [2]
+    assert find_outlier_clients(trials, "ratio", 0.02, 0.05) == ()
+    assert [odd.client for odd in find_outlier_clients(trials, "ratio", 0.005, 0.05)] == [2]
 
 
 def test_a_client_that_is_odd_in_half_of_the_trials_is_not() -> None:
-    assert odd_clients([[1.0, 1.0, share, 1.0, 1.0] for share in (0.5, 1.5) * 6], "ratio", 0.02, 0.05) == ()
+    assert find_outlier_clients([[1.0, 1.0, share, 1.0, 1.0] for share in (0.5, 1.5) * 6], "ratio", 0.02, 0.05) == ()
 
 
 def test_few_trials_say_nothing() -> None:
     trials = [[1.0, 1.0, 0.1]] * 6
-    assert odd_clients(trials, "ratio", 0.02, 0.05) == ()
-    assert len(odd_clients([*trials, trials[0]], "ratio", 0.02, 0.05)) == 1
+    assert find_outlier_clients(trials, "ratio", 0.02, 0.05) == ()
+    assert len(find_outlier_clients([*trials, trials[0]], "ratio", 0.02, 0.05)) == 1
 
 
 @pytest.mark.parametrize("trials", [[], [[1.0, 0.1]] * 20, [[1.0]] * 20, [[0.0, 1.0, 1.0]] * 20])
 def test_what_cannot_be_compared_is_passed_over(trials: list[list[float]]) -> None:
-    assert odd_clients(trials, "ratio", 0.02, 0.05) == ()
+    assert find_outlier_clients(trials, "ratio", 0.02, 0.05) == ()
 
 
 # ── In a run ──────────────────────────────────────────────────────────────────────────────────────────────────────

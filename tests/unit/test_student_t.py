@@ -7,7 +7,7 @@ import pytest
 from scipy import special, stats
 
 import nearmetal
-from nearmetal.analysis.student import find_student_quantile, student_p, student_ps
+from nearmetal.analysis.student_t import find_student_quantile, student_p, student_ps
 
 FREEDOM = [1, 2, 3, 4, 5, 6, 7, 10, 11, 19, 34, 35, 99, 500, 999, 4849, 10_000]
 

@@ -16,7 +16,7 @@ from statistics import geometric_mean
 import numpy as np
 from numpy.typing import NDArray
 
-from nearmetal.analysis import elementary
+from nearmetal.analysis import portable_math
 from nearmetal.analysis.diagnostics import ALARM_EXPLORATORY, ALARM_PRIMARY
 from nearmetal.analysis.responses import BOOT, Arm, Arms, mean
 from nearmetal.model import Response, Scale, Warned
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class OddClient:
+class OutlierClient:
     client: int
     """From 0."""
     deviation: float
@@ -46,7 +46,9 @@ class OddClient:
     """Of the sign test, corrected for the number of clients."""
 
 
-def odd_clients(trials: Sequence[Sequence[float]], scale: Scale, margin: float, level: float) -> tuple[OddClient, ...]:
+def find_outlier_clients(
+    trials: Sequence[Sequence[float]], scale: Scale, margin: float, level: float
+) -> tuple[OutlierClient, ...]:
     """The odd clients of a response, by number.
 
     `trials` has the value of each client, one row a block; rows that the scale cannot hold (a value that is not
@@ -59,12 +61,12 @@ def odd_clients(trials: Sequence[Sequence[float]], scale: Scale, margin: float, 
     values = np.array(rows, dtype=np.float64)
     floor = log1p(margin) if scale == "ratio" else margin * abs(float(np.median(values)))
     if scale == "ratio":
-        values = elementary.log(values)
+        values = portable_math.log(values)
     deviations = values - np.median(values, axis=1, keepdims=True)
     centres = np.median(deviations, axis=0)
     evidence = _holm([_sign_p(column) for column in deviations.T])
     return tuple(
-        OddClient(
+        OutlierClient(
             client=client,
             deviation=expm1(centre) if scale == "ratio" else float(centre),
             agreeing=int((np.sign(deviations[:, client]) == np.sign(centre)).sum()),
@@ -147,7 +149,7 @@ def about_clients(arms: Arms, primaries: Mapping[str, str], margin: float) -> tu
 def _about(arm: Arm, workload: str, name: str, told: ClientValues, margin: float, level: float) -> Iterable[Warned]:
     kind = told.kind
     where = f"{format_assignment(arm.first[0].records[0].trial.treatment)}, {workload}"
-    for odd in odd_clients(told.trials, kind.scale, margin, level):
+    for odd in find_outlier_clients(told.trials, kind.scale, margin, level):
         size = show_share(abs(odd.deviation), 1) if kind.scale == "ratio" else show_unit(abs(odd.deviation), kind.unit)
         text = (
             f"{where}: {name} of client {odd.client + 1} (of 1 to {len(told.trials[0])}) was {size} "
