@@ -5,7 +5,7 @@ from rich.console import Console
 
 from nearmetal.report.blocks import Notice, Section, Table
 from nearmetal.report.report_input import ReportInput
-from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.sections.verdict_explanations import plugin as why
 from nearmetal.report.terminal import why_lines
 from tests import plausible_run
 

@@ -10,7 +10,7 @@ from nearmetal.report.blocks import Badge, Chart, Notice, Paragraph, Table
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.anatomy import plugin as anatomy
 from nearmetal.report.sections.anatomy import wilson_interval
-from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.sections.verdict_explanations import plugin as why
 from nearmetal.report.table_values import show_value
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder

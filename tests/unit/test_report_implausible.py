@@ -10,7 +10,7 @@ from nearmetal.model import Description, Family, KernelSource
 from nearmetal.report.blocks import Notice, Statements
 from nearmetal.report.implausible_rankings import is_implausible
 from nearmetal.report.report_input import ReportInput, read_run_input
-from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.sections.verdict_explanations import plugin as why
 from nearmetal.report.write import render
 from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import clocks_unlike, in_terminal, notes

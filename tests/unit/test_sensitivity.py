@@ -24,9 +24,9 @@ from nearmetal.errors import BadInput
 from nearmetal.model import Plan, Scale, Study
 from nearmetal.planning import evidence, power_words
 from nearmetal.planning import plan as planning
+from nearmetal.report.block_count import about_sizing
 from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections import method
-from nearmetal.report.sizing import about_sizing
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import PairedNoise, Pilot, find_pilot, keep_pilot
 from nearmetal.study.measurement_digest import digest_measurement

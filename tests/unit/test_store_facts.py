@@ -13,7 +13,7 @@ from nearmetal.dashboard.run_view import RunView
 from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections.fairness import plugin as fairness
 from nearmetal.report.sections.method import plugin as method
-from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.sections.verdict_explanations import plugin as why
 from nearmetal.report.write import render
 from nearmetal.store.facts import sift_facts
 from nearmetal.store.folder import RunFolder

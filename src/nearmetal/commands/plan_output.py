@@ -18,7 +18,7 @@ from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.planning.touched_files import TouchedFile, list_touched
 from nearmetal.report import figures
-from nearmetal.report.sizing import about_sizing
+from nearmetal.report.block_count import about_sizing
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate_plan, most_captured
 from nearmetal.run.unavailable_treatments import Missing, by_finding, foresee_missing

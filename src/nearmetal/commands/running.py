@@ -21,7 +21,7 @@ from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
 from nearmetal.planning import evidence
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
-from nearmetal.report.sizing import about_sizing
+from nearmetal.report.block_count import about_sizing
 from nearmetal.run import session
 from nearmetal.run.engine import Engine
 from nearmetal.run.estimate import estimate_plan

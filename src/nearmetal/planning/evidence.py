@@ -12,7 +12,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import BadInput
 from nearmetal.model import Plan, Study, identify_assignment
 from nearmetal.report import figures
-from nearmetal.report.sizing import show_aim
+from nearmetal.report.block_count import show_aim
 from nearmetal.store import calibrations, journal, runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import find_pilot

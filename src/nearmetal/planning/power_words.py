@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nearmetal.model import DesignSpec, Plan
 from nearmetal.report import figures, words
-from nearmetal.report.sizing import describe_source, show_aim
+from nearmetal.report.block_count import describe_source, show_aim
 from nearmetal.units import show_share
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from nearmetal.analysis.run_comparison import Comparison, RunWarning, StoredRun
 from nearmetal.analysis.run_differences import AFTER, BEFORE, UnsharedComparison
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Tone
-from nearmetal.report.gate_words import describe_outcome
+from nearmetal.report.gate_descriptions import describe_outcome
 from nearmetal.report.terminal import STYLES, counts_line
 from nearmetal.report.words import Labels, find_response_kinds
 from nearmetal.store.runs import State

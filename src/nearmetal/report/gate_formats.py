@@ -16,7 +16,7 @@ from nearmetal.report import words
 from nearmetal.report.blocks import Tone
 from nearmetal.report.comparison import describe_change, describe_gates, describe_size, name_change, tell_verdict
 from nearmetal.report.formats import escape_markdown
-from nearmetal.report.gate_words import describe_gate, describe_level, describe_outcome, describe_why
+from nearmetal.report.gate_descriptions import describe_gate, describe_level, describe_outcome, describe_why
 from nearmetal.report.words import SIGNS, Labels
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from nearmetal.analysis.verdict_rules import count_spare
 from nearmetal.report import figures, words
+from nearmetal.report.block_count import about_sizing
 from nearmetal.report.blocks import Block, Column, Notice, Source, Table, Terms
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
-from nearmetal.report.sizing import about_sizing
 from nearmetal.store.runs import count_earlier_runs
 
 _PROVISIONS = {

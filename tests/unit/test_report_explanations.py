@@ -16,7 +16,7 @@ from nearmetal.report.explanations import badge_difference, write_clause
 from nearmetal.report.formats import comma_separated
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.anatomy import plugin as anatomy
-from nearmetal.report.sections.why import plugin as why
+from nearmetal.report.sections.verdict_explanations import plugin as why
 from nearmetal.report.table_values import show_value
 from nearmetal.report.terminal import why_lines
 from nearmetal.report.write import render, write

@@ -7,7 +7,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.report.blocks import Notice, Paragraph, Quantity, Section, Table
 from nearmetal.report.report_input import ReportInput, read_run_input
-from nearmetal.report.sections.watching import plugin as watching
+from nearmetal.report.sections.observer_cost import plugin as watching
 from tests import journals, plausible_captures, plausible_run
 
 
