@@ -11,7 +11,7 @@ from typing import Any
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.model import Study
 from nearmetal.opened_run import Run
-from nearmetal.planning import evidence
+from nearmetal.planning import noise_evidence
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy, open_text, read_study
 from nearmetal.progress_messages import ignore_text
@@ -87,7 +87,7 @@ def _refuse_ordinary_user(study: Study) -> None:
 
 
 def _make_request(opened: OpenedStudy, output: str | Path | None) -> session.Request:
-    study = evidence.open_number(opened.study)
+    study = noise_evidence.open_number(opened.study)
     folder = Path(output) if output is not None else session.default_folder(study)
     request = session.Request(
         opened.study, opened.source, opened.overrides, opened.quick, folder, available=False, files=opened.files
@@ -96,4 +96,6 @@ def _make_request(opened: OpenedStudy, output: str | Path | None) -> session.Req
         return request
     plan = planning.make_plan(study, [], resolve_treatments(study, opened.files))
     place = opened.place_of(("design", "blocks"))
-    return request.with_blocks(*evidence.fix_blocks(opened.study, plan, evidence.gather_evidence(study), place))
+    return request.with_blocks(
+        *noise_evidence.fix_blocks(opened.study, plan, noise_evidence.gather_evidence(study), place)
+    )

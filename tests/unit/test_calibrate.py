@@ -19,7 +19,7 @@ from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.sensitivity import Evidence, find_sensitivities
 from nearmetal.model import Assignment, Response, Study, TrialRecord, TrialStatus
 from nearmetal.planning import plan as planning
-from nearmetal.planning import power_words
+from nearmetal.planning import power_description
 from nearmetal.report.blocks import Badge, Table
 from nearmetal.report.report_input import ReportInput
 from nearmetal.report.report_input import read_run_input as read_run
@@ -458,7 +458,7 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     alone = next(one.finds for one in found.noise if one.response == "events")
     assert primes.finds.smallest > next(one.smallest for one in alone if one.blocks == 12)
     for margin, within in ((0.01, ""), (0.05, "; within the margin of 5.0 % it counts as equivalent")):
-        sentence = power_words.write_sentence(primes, margin)
+        sentence = power_description.write_sentence(primes, margin)
         assert re.fullmatch(
             r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks find a difference of 1\.\d % in events "
             rf"in 80 % of studies{within}. So few boots show the noise only roughly: it may take a difference of "
@@ -481,7 +481,7 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     ],
 )
 def test_a_share_has_two_digits_however_small_it_is(value: float, text: str) -> None:
-    assert power_words.format_share(value) == text
+    assert power_description.format_share(value) == text
 
 
 def test_a_plan_that_looks_early_is_told_by_its_last_look() -> None:

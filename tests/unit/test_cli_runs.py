@@ -23,7 +23,7 @@ from nearmetal.lab import doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.lock import try_lock
 from nearmetal.model import COSTS, OF_THE_BOOT, Finding
-from nearmetal.planning import evidence
+from nearmetal.planning import noise_evidence
 from nearmetal.planning import plan as planning
 from nearmetal.store.checksum import without_checksum
 from nearmetal.store.folder import RunFolder
@@ -63,10 +63,10 @@ def test_a_plan_takes_as_long_as_the_last_run_of_the_same_took(study: Path, tmp_
     assert called("run", str(study), "-o", str(tmp_path / "run")).returncode == 0
     manifest = RunFolder.open(tmp_path / "run").read_manifest()
     assert ", as the run of " in called("plan", str(study)).stdout
-    pace = evidence.find_pace(manifest.study, manifest.plan)
+    pace = noise_evidence.find_pace(manifest.study, manifest.plan)
     assert pace is not None and 0 < pace.seconds < 5 and pace.created == manifest.created
     fewer = planning.make_plan(manifest.study, [manifest.plan.treatments[0]])
-    assert evidence.find_pace(manifest.study, fewer) is None
+    assert noise_evidence.find_pace(manifest.study, fewer) is None
 
 
 def test_each_run_draws_an_order_of_its_own_unless_a_seed_is_named(study: Path, tmp_path: Path) -> None:

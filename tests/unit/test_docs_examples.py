@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.planning import evidence, plan
+from nearmetal.planning import noise_evidence, plan
 from nearmetal.study import study_file
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def test_each_is_planned_as_it_stands(block: re.Match[str], tmp_path: Path, monk
     if "[factors]" not in text:
         factors = ['environment = ["host", "qemu"]', *LEVELS.findall(text)]
         text = "\n".join(['name = "pasted"', "[factors]", *factors, text])
-    assert plan.make_plan(evidence.open_number(study_file.read(text, "pasted.toml"))).contrasts
+    assert plan.make_plan(noise_evidence.open_number(study_file.read(text, "pasted.toml"))).contrasts
 
 
 def test_they_are_found() -> None:

@@ -22,7 +22,7 @@ from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.verdict_rules import count_disagreeing, count_spare, warn_of_no_slack
 from nearmetal.errors import BadInput
 from nearmetal.model import Plan, Scale, Study
-from nearmetal.planning import evidence, power_words
+from nearmetal.planning import noise_evidence, power_description
 from nearmetal.planning import plan as planning
 from nearmetal.report.block_count import about_sizing
 from nearmetal.report.report_input import read_run_input as read_run
@@ -61,7 +61,7 @@ def study(*overrides: str) -> Study:
 
 
 def planned(of: Study) -> Plan:
-    return planning.make_plan(evidence.open_number(of))
+    return planning.make_plan(noise_evidence.open_number(of))
 
 
 def noise(workload: str = "web", spread: float = 0.02, scale: Scale = "ratio", **more: Any) -> PairedNoise:
@@ -151,13 +151,15 @@ def test_a_difference_in_a_unit_is_a_share_of_what_is_typical() -> None:
     assert web.blocks_wanted is not None and ratio.blocks_wanted is not None
     assert web.blocks_wanted == pytest.approx(ratio.blocks_wanted, abs=1)
     assert web.finds.smallest == pytest.approx(1000 * ratio.finds.smallest, rel=0.05)
-    assert "in throughput" in power_words.write_sentence(web, 0.02) and "/s" in power_words.write_sentence(web, 0.02)
+    assert "in throughput" in power_description.write_sentence(web, 0.02) and "/s" in power_description.write_sentence(
+        web, 0.02
+    )
 
 
 def test_auto_without_any_noise_is_refused_with_what_to_do() -> None:
     of = study()
     with pytest.raises(BadInput) as caught:
-        evidence.fix_blocks(of, planned(of), Evidence(pilot(noise())))
+        noise_evidence.fix_blocks(of, planned(of), Evidence(pilot(noise())))
     assert caught.value.what == 'blocks = "auto", and the noise of 1 of 2 comparisons is not known (primes)'
     assert "--pilot" in caught.value.remedy and "--blocks 12" in caught.value.remedy
 
@@ -165,19 +167,19 @@ def test_auto_without_any_noise_is_refused_with_what_to_do() -> None:
 def test_auto_that_takes_too_many_blocks_is_refused() -> None:
     of = study("design.margin=0.01%", "design.detect=0.02%")
     with pytest.raises(BadInput) as caught:
-        evidence.fix_blocks(of, planned(of), Evidence(BOTH))
+        noise_evidence.fix_blocks(of, planned(of), Evidence(BOTH))
     assert "and 1,000 are the most" in caught.value.what
 
 
 def test_auto_is_fixed_and_says_by_what() -> None:
     of = study()
-    fixed, sizing = evidence.fix_blocks(of, planned(of), Evidence(BOTH))
+    fixed, sizing = noise_evidence.fix_blocks(of, planned(of), Evidence(BOTH))
     assert sizing is not None and fixed.design.blocks == sizing.blocks
     told = about_sizing(sizing, fixed.design)
     expected = f'blocks = "auto": {sizing.blocks}, by the pilot of 1 Mar 2025 (detect 5 % with a power of 0.8; web '
     assert told.startswith(expected)
     other = study("design.blocks=8")
-    assert evidence.fix_blocks(other, planned(other), Evidence()) == (other, None)
+    assert noise_evidence.fix_blocks(other, planned(other), Evidence()) == (other, None)
 
 
 def test_auto_that_cannot_be_fixed_is_told_at_its_line() -> None:
@@ -186,7 +188,7 @@ def test_auto_that_cannot_be_fixed_is_told_at_its_line() -> None:
     override = "design.blocks=auto"
     assert override in locate_key(STUDY, "sized.toml", [override], False, ("design", "blocks"))
     with pytest.raises(BadInput, match=f"sized.toml:{line}"):
-        evidence.fix_blocks(study(), planned(study()), Evidence(), f"sized.toml:{line}")
+        noise_evidence.fix_blocks(study(), planned(study()), Evidence(), f"sized.toml:{line}")
 
 
 def test_failures_of_earlier_runs_take_more_blocks() -> None:
@@ -199,7 +201,7 @@ def test_failures_of_earlier_runs_take_more_blocks() -> None:
 def test_the_report_says_how_the_number_of_blocks_was_fixed() -> None:
     report = read_run(RunFolder.open(Path(__file__).parents[1] / "golden" / "run"))
     of = study()
-    fixed, sizing = evidence.fix_blocks(of, planned(of), Evidence(BOTH))
+    fixed, sizing = noise_evidence.fix_blocks(of, planned(of), Evidence(BOTH))
     manifest = report.manifest.model_copy(update={"sizing": sizing, "study": fixed, "plan": planning.make_plan(fixed)})
     section = method.plugin.render(replace(report, manifest=manifest))
     assert section is not None and sizing is not None
@@ -211,11 +213,12 @@ def test_the_report_says_how_the_number_of_blocks_was_fixed() -> None:
 def test_advice_says_how_many_blocks_an_aim_takes() -> None:
     of = study("design.blocks=12")
     found = list(find_sensitivities(planned(of), Evidence(BOTH), of.design))
-    told = power_words.about_aim(found, of.design)
+    told = power_description.about_aim(found, of.design)
     assert told is not None and told.startswith("detect 5 % with a power of 0.8 takes ")
     none = read(STUDY.replace('detect = "5%"', "").replace('"auto"', "12"), "sized")
     assert (
-        power_words.about_aim(list(find_sensitivities(planned(none), Evidence(BOTH), none.design)), none.design) is None
+        power_description.about_aim(list(find_sensitivities(planned(none), Evidence(BOTH), none.design)), none.design)
+        is None
     )
 
 
@@ -278,9 +281,9 @@ def test_one_sentence_tells_the_comparison_that_sees_the_least_of_a_workload_and
     web, primes = seen
     finds = web.finds.model_copy(update={"smallest": 2 * web.finds.smallest})
     worse = web.model_copy(update={"finds": finds})
-    told = list(power_words.write_sentences([web, worse, primes], study().design))
+    told = list(power_description.write_sentences([web, worse, primes], study().design))
     assert [line.split(":")[0] for line in told] == ["web", "primes"]
-    assert told[0] == power_words.write_sentence(worse, study().design.margin, 2)
+    assert told[0] == power_description.write_sentence(worse, study().design.margin, 2)
     assert "2 comparisons" in told[0] and "comparisons" not in told[1]
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from nearmetal import model
-from nearmetal.planning import evidence, plan
+from nearmetal.planning import noise_evidence, plan
 from nearmetal.study import study_file
 from nearmetal.study.error_messages import MOST_TRIALS, keys_of
 from nearmetal.units import _RATES, _SIZES, _TIMES, AS_WRITTEN
@@ -66,7 +66,7 @@ def test_every_key_is_there_with_its_default(
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_example_is_a_study(text: str) -> None:
-    assert plan.make_plan(evidence.open_number(study_file.read(text, "example.toml"))).contrasts
+    assert plan.make_plan(noise_evidence.open_number(study_file.read(text, "example.toml"))).contrasts
     if "[quick" in text:
         assert study_file.read(text, "example.toml", quick=True).design.blocks == 2
 

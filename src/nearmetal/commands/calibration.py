@@ -20,7 +20,7 @@ from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import BadInput, ExitCode, LeftAtOnce
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import read_study
-from nearmetal.planning.power_words import format_share
+from nearmetal.planning.power_description import format_share
 from nearmetal.report import figures, words
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections import calibration

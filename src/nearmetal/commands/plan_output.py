@@ -13,7 +13,7 @@ from nearmetal.control_characters import strip_controls
 from nearmetal.errors import ExitCode
 from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
 from nearmetal.model.services import SERVER
-from nearmetal.planning import evidence, power_words
+from nearmetal.planning import noise_evidence, power_description
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.planning.touched_files import TouchedFile, list_touched
@@ -43,7 +43,7 @@ def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = 
     """HOST_CANNOT if `run` with the same words would refuse, as far as that is known; `asks`: as `run` finds it out."""
     from nearmetal.analysis.sensitivity import find_sensitivities, list_unknown  # loads numpy
 
-    study = evidence.open_number(opened.study)
+    study = noise_evidence.open_number(opened.study)
     resolved = resolve_treatments(study, opened.files)
     not_asked: tuple[str, ...] = ()
     if asks:
@@ -52,8 +52,8 @@ def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = 
         missing, not_asked = run_until_done(foresee_missing(study, resolved))
     left_out = [treatment for treatment, _ in missing] if available else []
     plan = planning.make_plan(study, left_out, resolved)
-    known = evidence.gather_evidence(study)
-    study, sizing = evidence.fix_blocks(opened.study, plan, known, opened.place_of(("design", "blocks")))
+    known = noise_evidence.gather_evidence(study)
+    study, sizing = noise_evidence.fix_blocks(opened.study, plan, known, opened.place_of(("design", "blocks")))
     if sizing is not None:
         plan = planning.make_plan(study, left_out, resolved)
     refused = bool(missing) and not (available and plan.treatments)
@@ -63,7 +63,7 @@ def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = 
         seen=tuple(find_sensitivities(plan, known, study.design)),
         unknown=len(list_unknown(plan, known)),
         pilot=known.pilot,
-        pace=evidence.find_pace(study, plan),
+        pace=noise_evidence.find_pace(study, plan),
         touches=tuple(list_touched(study, resolved)),
         not_asked=not_asked,
     )
@@ -94,7 +94,7 @@ class Outlook:
     touches: tuple[TouchedFile, ...]
     not_asked: tuple[str, ...]
     """What was not asked whether it can run."""
-    pace: "evidence.Pace | None" = None
+    pace: "noise_evidence.Pace | None" = None
 
     def estimate_seconds(self, plan: Plan) -> float:
         """How long all of it takes: at the pace of an earlier run, or else by what environments are known to take."""
@@ -225,12 +225,12 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
         console.print(Text(f"! {warning.code}: {warning.text}", style="yellow"))
     if outlook.sizing is not None:
         console.print(about_sizing(outlook.sizing, study.design))
-    for sentence in power_words.write_sentences(outlook.seen, study.design):
+    for sentence in power_description.write_sentences(outlook.seen, study.design):
         console.print(Padding(sentence, (0, 0, 0, 2), expand=False))
     told = (
-        None if outlook.sizing else power_words.about_aim(outlook.seen, study.design),
-        power_words.about_repeats(outlook.pilot, study.design),
-        power_words.about_unknown(outlook.unknown, plan, outlook.pilot),
+        None if outlook.sizing else power_description.about_aim(outlook.seen, study.design),
+        power_description.about_repeats(outlook.pilot, study.design),
+        power_description.about_unknown(outlook.unknown, plan, outlook.pilot),
     )
     for text in filter(None, told):
         console.print(text)

@@ -18,7 +18,7 @@ from nearmetal.console.printing import console_for, print_beside, print_json, un
 from nearmetal.console.running_estimates import RunningEstimates
 from nearmetal.errors import BadInput, ExitCode, HostCannot, LeftAtOnce
 from nearmetal.model import Plan, Study, TrialCounts, TrialRecord
-from nearmetal.planning import evidence
+from nearmetal.planning import noise_evidence
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.report.block_count import about_sizing
@@ -52,7 +52,7 @@ def run(
     """`form` is that of the result: "text", "json", "md" or "junit". If quiet, it prints that alone."""
     engine = _choose_engine(scheduler)
     as_json = form != "text"
-    study = evidence.open_number(opened.study)
+    study = noise_evidence.open_number(opened.study)
     folder = output or session.default_folder(study)
     console = _console_of_course(as_json, is_quiet)
     resolved = resolve_treatments(study, opened.files)
@@ -72,8 +72,8 @@ def run(
         gates=tuple(gate.text for gate in gates),
     )
     if opened.study.design.blocks == "auto":
-        study, sizing = evidence.fix_blocks(
-            opened.study, plan, evidence.gather_evidence(study), opened.place_of(("design", "blocks"))
+        study, sizing = noise_evidence.fix_blocks(
+            opened.study, plan, noise_evidence.gather_evidence(study), opened.place_of(("design", "blocks"))
         )
         request = request.with_blocks(study, sizing)
         plan = planning.make_plan(study, left_out, resolved)
@@ -170,7 +170,7 @@ def make_watcher(
     records = [one for one in before if isinstance(one, TrialRecord)]
     took = seconds_each(records)
     if not took and not is_measured:
-        pace = evidence.find_pace(study, plan)
+        pace = noise_evidence.find_pace(study, plan)
         took = [pace.seconds if pace else estimate_plan(plan) / max(1, plan.trials)]
     each = statistics.fmean(took or [0.0])
     estimates = RunningEstimates(plan)
