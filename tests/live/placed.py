@@ -1,7 +1,7 @@
 """Where everybody may run on a machine or a host, as its own programs tell: to be the same before and after."""
 
 from nearmetal.model import Commands, Handle, Readback, Site
-from nearmetal.run.allotment import judge_threads, list_processes, read_threads
+from nearmetal.run.resource_readback import judge_threads, list_processes, read_threads
 
 from .snapshot import BOUND
 

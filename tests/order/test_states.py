@@ -16,7 +16,7 @@ from nearmetal import cli
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
-from nearmetal.run.refusal import refuse_what_is_there
+from nearmetal.run.preflight import refuse_what_is_there
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events

@@ -22,7 +22,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
 from nearmetal.lab.image import Recipe
-from nearmetal.run.refusal import refuse_what_is_there
+from nearmetal.run.preflight import refuse_what_is_there
 from nearmetal.store.folder import RunFolder
 from nearmetal.system import system_errors
 from tests import fork_server

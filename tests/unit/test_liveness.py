@@ -11,7 +11,6 @@ from nearmetal.lab.cgroup_limits import GroupLimits
 from nearmetal.lab.read_lines import Lines, parse_grep
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Cause, Handle, Machine
-from nearmetal.run.allotment import Allotment, PlacedMachine
 from nearmetal.run.blame import Fault
 from nearmetal.run.liveness import (
     LivenessReading,
@@ -23,6 +22,7 @@ from nearmetal.run.liveness import (
     parse_interfaces,
 )
 from nearmetal.run.machine_state import Clock, MachineState
+from nearmetal.run.resource_readback import Allotment, PlacedMachine
 
 
 def _machine(name: str, **more: str) -> Machine:

@@ -7,8 +7,8 @@ import pytest
 
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import CpuModel, Handle, Hardware, ProcessId, Role, VirtualDisk
-from nearmetal.run.allotment import Task, judge_tasks
 from nearmetal.run.inspection import name_roles
+from nearmetal.run.resource_readback import Task, judge_tasks
 from tests.live.placed import read_placement
 
 

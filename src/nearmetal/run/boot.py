@@ -25,7 +25,7 @@ from nearmetal.run.blame import Fault, Invalid, blame_plugin, describe_fault, fi
 from nearmetal.run.boot_state import BootTask, ProvisionedBoot
 from nearmetal.run.dashboard_link import wait_while_paused
 from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
-from nearmetal.run.kernels import align_kernels
+from nearmetal.run.kernel_alignment import align_kernels
 from nearmetal.run.services import ServiceSet
 from nearmetal.run.trial import TrialTask, keep_artifacts, run_trial
 from nearmetal.system import system_errors

@@ -8,7 +8,7 @@ from nearmetal import cpu_lists, model
 from nearmetal.lab.cpus.layout import UNKNOWN, Layout
 from nearmetal.lab.stage import LabStage
 from nearmetal.run.blame import Invalid
-from nearmetal.run.kernels import NO_KERNELS, Kernels
+from nearmetal.run.kernel_alignment import NO_KERNELS, Kernels
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.services import ServiceSet
 from nearmetal.run.surroundings import Surroundings

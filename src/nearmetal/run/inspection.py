@@ -16,11 +16,11 @@ from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Handle, Machine, MachineSpec, ProcessId, Readback, Response, Site, Warned
 from nearmetal.run import verify
-from nearmetal.run.allotment import Allotment, PlacedMachine
 from nearmetal.run.blame import Invalid
 from nearmetal.run.boot_state import BootTask, ProvisionedBoot
 from nearmetal.run.events import BlockSink, FactsSeen
 from nearmetal.run.liveness import Liveness
+from nearmetal.run.resource_readback import Allotment, PlacedMachine
 from nearmetal.store.facts import sift_facts
 
 _UPPER = "upperdir="

@@ -16,10 +16,10 @@ from nearmetal.errors import MALFORMED, MachineLost, NearmetalError
 from nearmetal.lab.machines.liveness import Losable
 from nearmetal.lab.read_lines import Lines
 from nearmetal.model import Cause, Commands, Handle, Machine, ProcessId, Site, Stage, Warned
-from nearmetal.run import allotment
-from nearmetal.run.allotment import Allotment, PlacedMachine
+from nearmetal.run import resource_readback
 from nearmetal.run.blame import Fault
 from nearmetal.run.machine_state import BOOT, PRESSURE, VMSTAT, MachineState, read_clocks, read_states
+from nearmetal.run.resource_readback import Allotment, PlacedMachine
 from nearmetal.units import show_share
 
 _LONGEST_EXPLAINING = 1.0
@@ -75,7 +75,7 @@ class Liveness:
         """MachineLost, HostCannot."""
         by_name = {handle.name: handle for handle in handles}
         seen = LivenessReading(await _read_inside(stage, by_name), await _read_switches(stage))
-        given = allotment.combine(placed, await allotment.read_sites(placed), seen.inside)
+        given = resource_readback.combine(placed, await resource_readback.read_sites(placed), seen.inside)
         return cls(stage, by_name, seen, seen, given, given)
 
     async def read_clocks(self) -> tuple[MachineState, ...]:
@@ -86,9 +86,9 @@ class Liveness:
         """What has happened to them since the trial before. MachineLost, HostCannot."""
         placed = self.given.placed
         inside, outside, from_sites = await asyncio.gather(
-            _read_inside(self.stage, self.handles), _read_switches(self.stage), allotment.read_sites(placed)
+            _read_inside(self.stage, self.handles), _read_switches(self.stage), resource_readback.read_sites(placed)
         )
-        seen, allotted = LivenessReading(inside, outside), allotment.combine(placed, from_sites, inside)
+        seen, allotted = LivenessReading(inside, outside), resource_readback.combine(placed, from_sites, inside)
         faults = [*judge_readings(self.machines, self.laid, self.seen, seen), *find_kills(self.allotted, allotted)]
         self.warnings = [*find_stalls(self.machines, self.seen, seen, self.allotted, allotted)]
         self.seen, self.allotted = seen, allotted

@@ -30,8 +30,8 @@ from nearmetal.run import runner, versions
 from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.dashboard_link import LiveNotes
 from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
+from nearmetal.run.preflight import make_refusal, must_be_able_to_make, refuse_what_is_there
 from nearmetal.run.progress import Progress
-from nearmetal.run.refusal import make_refusal, must_be_able_to_make, refuse_what_is_there
 from nearmetal.run.site_resources import is_pretended, list_hosts
 from nearmetal.run.unavailable_treatments import Missing, cannot_run
 from nearmetal.run.versions import collect_versions, other_versions

@@ -22,7 +22,7 @@ from nearmetal.run.background_load import BackgroundLoad
 from nearmetal.run.clock_gate import HostClocks
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
-from nearmetal.run.kernels import Kernels
+from nearmetal.run.kernel_alignment import Kernels
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.machine_state import MachineState
 from nearmetal.run.services import ServiceFailed, ServiceSet

@@ -11,7 +11,7 @@ from nearmetal.errors import BadInput
 from nearmetal.model import SYSCTL_NAME, Description, Handle, KernelTable, Port, Study, is_per_namespace
 from nearmetal.planning import plan
 from nearmetal.planning.plan import digest_study
-from nearmetal.run.kernels import find_reach, is_of_study, list_left, parse_sysctls
+from nearmetal.run.kernel_alignment import find_reach, is_of_study, list_left, parse_sysctls
 from nearmetal.store.manifest import pack_plan, unpack_plan
 from nearmetal.study import study_file
 from nearmetal.study.kernel_table import TABLE

@@ -3,7 +3,7 @@
 import pytest
 
 from nearmetal.lab.cgroup_limits import GroupLimits
-from nearmetal.run.allotment import MachineResources, found_changed, limits_changed
+from nearmetal.run.resource_readback import MachineResources, found_changed, limits_changed
 
 GIBIBYTE = 2**30
 
