@@ -55,12 +55,12 @@ def _carried_out() -> int | None:
         else:
             status = _tell_interrupted()
     except click.ClickException as error:
-        from nearmetal.console import refusals
+        from nearmetal.console import usage_errors
 
-        if refusals.is_help(error):
+        if usage_errors.is_help(error):
             error.show()
         else:
-            _print_complaint(str(refusals.make_refusal(error)))
+            _print_complaint(str(usage_errors.make_refusal(error)))
         status = ExitCode.BAD_INPUT
     except NearmetalError as error:
         _print_complaint(str(error))

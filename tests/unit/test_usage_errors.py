@@ -7,7 +7,7 @@ import click
 import pytest
 
 from nearmetal import cli
-from nearmetal.console import refusals
+from nearmetal.console import usage_errors
 
 
 def refused(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
@@ -72,6 +72,6 @@ def test_a_group_without_a_command_shows_its_help(
 
 
 def test_an_error_of_no_known_kind_is_told_as_it_is() -> None:
-    told = str(refusals.make_refusal(click.UsageError("This is odd.")))
+    told = str(usage_errors.make_refusal(click.UsageError("This is odd.")))
     assert told == "This is odd\n  remedy: `nearmetal --help` lists what there is"
-    assert "no space" in str(refusals.make_refusal(click.FileError("x", "no space")))
+    assert "no space" in str(usage_errors.make_refusal(click.FileError("x", "no space")))
