@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.package_install import describe_install
-from nearmetal.system.collection import without_collection
+from nearmetal.system.garbage_collection import without_collection
 
 if TYPE_CHECKING:
     from nearmetal.model import TrialRecord

@@ -21,7 +21,7 @@ from nearmetal.report.drawing import require_engine
 from nearmetal.store.folder import describe_change
 from nearmetal.system.files import write_whole
 from nearmetal.system.interrupts import run_until_done
-from nearmetal.system.temporary import temporary_folder
+from nearmetal.system.temporary_folders import temporary_folder
 from nearmetal.trace import analyser, events, ladder, page, parquet, request_choice
 from nearmetal.trace.request_choice import ChosenRequest
 from nearmetal.trace.summary import TraceTable, are_strangers, list_slowest, summarise_trace

@@ -172,7 +172,7 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     from nearmetal.report.report_input import read_run_input
     from nearmetal.report.tidy_tables import make_table
     from nearmetal.store.folder import RunFolder
-    from nearmetal.system.collection import without_collection
+    from nearmetal.system.garbage_collection import without_collection
 
     folder = RunFolder.open(run)
     check_output(output, folder)

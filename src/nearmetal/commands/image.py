@@ -42,7 +42,7 @@ def image_build(
     from nearmetal.lab import image as images
     from nearmetal.lab.image.documents import Built
     from nearmetal.system.interrupts import until_interrupted
-    from nearmetal.system.temporary import temporary_folder
+    from nearmetal.system.temporary_folders import temporary_folder
 
     console = console_for(as_json)
     placed = tuple(_parse_placement(text) for text in files)

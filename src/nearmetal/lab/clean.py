@@ -22,7 +22,7 @@ from nearmetal.lab.site import LocalSite, must
 from nearmetal.lab.sites import Sites, opener
 from nearmetal.model import Document, HostSpec
 from nearmetal.progress_messages import Say, ignore_text, meanwhile
-from nearmetal.system import system_errors, temporary
+from nearmetal.system import system_errors, temporary_folders
 
 
 class CleanOutput(Document):
@@ -50,7 +50,7 @@ async def clean(say: Say = ignore_text) -> CleanOutput:
     living = sorted(set(folder.glob("*.jsonl")) - set(dead))
     alive = [what for path in living for what in _holds(path)]
     cleaned = await put_right(dead, say)
-    await asyncio.to_thread(temporary.sweep_folders)
+    await asyncio.to_thread(temporary_folders.sweep_folders)
     await asyncio.to_thread(snapshot.sweep)
     await asyncio.to_thread(accelerator.sweep, Paths.default().state)
     return cleaned.model_copy(update={"in_use": len(living) + cleaned.in_use, "alive": tuple(alive)})

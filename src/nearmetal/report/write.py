@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from nearmetal.progress_messages import Say
 from nearmetal.report.drawing import Drawers, has_engine
-from nearmetal.system.collection import without_collection
 from nearmetal.system.files import closing_descriptor, write_whole
+from nearmetal.system.garbage_collection import without_collection
 
 if TYPE_CHECKING:
     from nearmetal.store.folder import RunFolder

@@ -24,7 +24,7 @@ from pydantic import Field, ValidationError
 
 from nearmetal.errors import BadInput
 from nearmetal.model import Frozen
-from nearmetal.system.temporary import temporary_folder
+from nearmetal.system.temporary_folders import temporary_folder
 
 LIST = "ro-crate-metadata.json"
 _LONGEST_LIST = 64 * 2**20

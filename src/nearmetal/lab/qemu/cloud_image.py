@@ -21,7 +21,7 @@ from nearmetal.lab.keys import LabKeys
 from nearmetal.lab.site import must
 from nearmetal.model import Finding, Machine, MachineSpec, Port, Provision, Site
 from nearmetal.system import files
-from nearmetal.system.temporary import temporary_folder
+from nearmetal.system.temporary_folders import temporary_folder
 
 from .arguments import CONTROL_ADDRESS, CONTROL_MAC
 

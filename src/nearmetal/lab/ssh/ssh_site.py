@@ -27,7 +27,7 @@ from nearmetal.lab.ssh.root_access import log_in_as_root
 from nearmetal.lab.ssh_library import asyncssh
 from nearmetal.model import HostSpec
 from nearmetal.progress_messages import Say
-from nearmetal.system.temporary import temporary_folder
+from nearmetal.system.temporary_folders import temporary_folder
 from nearmetal.units import show_size
 
 CACHE = "/var/cache/nearmetal"

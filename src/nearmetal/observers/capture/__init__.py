@@ -13,7 +13,7 @@ from nearmetal.errors import NearmetalError
 from nearmetal.model import CaptureSpec, Observation, Stage
 from nearmetal.observers.capture import counters as capture_counters
 from nearmetal.observers.capture.taps import Tap, make_tap
-from nearmetal.system.temporary import temporary_folder
+from nearmetal.system.temporary_folders import temporary_folder
 from nearmetal.trace import analyser, events
 from nearmetal.trace.record_figures import make_figures
 

@@ -2,7 +2,7 @@
 
 import gc
 
-from nearmetal.system.collection import without_collection
+from nearmetal.system.garbage_collection import without_collection
 
 
 def test_what_was_made_meanwhile_is_not_looked_through_when_collection_is_on_again() -> None:

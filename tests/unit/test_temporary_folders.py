@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.system.temporary import sweep_folders, temporary_folder
+from nearmetal.system.temporary_folders import sweep_folders, temporary_folder
 
 KILLED = """
 import os, signal
-from nearmetal.system.temporary import temporary_folder
+from nearmetal.system.temporary_folders import temporary_folder
 with temporary_folder() as folder:
     (folder / "capture.pcap").write_text("packets")
     print(folder, flush=True)
