@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab import containment, probe
+from nearmetal.lab import container_privileges, probe
 from nearmetal.lab.containers import imported_images
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialRecord
@@ -30,7 +30,7 @@ from .snapshot import changed, snapshot
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.long, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
-FLAGS = " ".join(containment.FLAGS)
+FLAGS = " ".join(container_privileges.FLAGS)
 TAG = "nearmetal/itself:tested"
 NAME = "contained"
 """Of the container."""
@@ -171,13 +171,15 @@ def test_a_run_that_lacks_something_says_so(contained: Contained, tmp_path: Path
     assert ended.returncode == 0
 
 
-@pytest.mark.parametrize("lacked", [containment.PRIVILEGED, containment.GROUPS])
+@pytest.mark.parametrize("lacked", [container_privileges.PRIVILEGED, container_privileges.GROUPS])
 def test_a_run_that_cannot_measure_is_refused_with_the_flag(lacked: str, contained: Contained, tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / "study.toml").write_text(STUDY)
     ended = contained("run", "study.toml", "-o", "run", flags=FLAGS.replace(lacked, ""))
     assert ended.returncode == 3
-    assert f"{containment.FLAGS[lacked]}: nearmetal runs in a container" in " ".join(ended.stderr.split()), ended.stderr
+    assert f"{container_privileges.FLAGS[lacked]}: nearmetal runs in a container" in " ".join(ended.stderr.split()), (
+        ended.stderr
+    )
     assert f"docker run {lacked}" in ended.stderr
     assert not (work / "run").exists()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.config import Paths
-from nearmetal.lab import containment, image
+from nearmetal.lab import container_privileges, image
 
 from .ordinary import PAYLOAD, Ordinary, StepFailed, run
 
@@ -162,7 +162,7 @@ rm -rf /tmp/picture {RUNS}/contained"""
     places = ("/usr:/usr:ro", "/opt:/opt:ro", "/var/run/docker.sock:/var/run/docker.sock")
     kept = (f"{one}:{one}" for one in ("/var/cache/nearmetal", "/var/lib/nearmetal", RUNS))
     volumes = " ".join(f"-v {one}" for one in (*places, *kept))
-    within = f"docker run --rm {' '.join(containment.FLAGS)} {volumes} -w {RUNS} contained {PROGRAM}"
+    within = f"docker run --rm {' '.join(container_privileges.FLAGS)} {volumes} -w {RUNS} contained {PROGRAM}"
     _must(machine, f"{within} --version", _LONG)  # with the first container in the host's network Docker mounts that
     before = _must(machine, STATE)
     kvm = f"--set machine.accel=kvm {_levels('docker', 'qemu')}"

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from nearmetal.lab.image import tools
+from nearmetal.lab.image import build_tools
 from nearmetal.lab.networks import network
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ def _list_packages(file: str, pattern: str) -> set[str]:
 def test_it_installs_what_a_checkout_and_an_image_need() -> None:
     installed = _list_packages("Containerfile", r'\nARG PACKAGES="(.*?)"')
     checkout = _list_packages("Makefile", r"\nPACKAGES +:= (.*?[^\\])\n") - ELSEWHERE
-    needed = checkout | {*tools.PACKAGES.values(), *network.TOOLS.values(), "tcpdump", "apparmor", "iptables"}
+    needed = checkout | {*build_tools.PACKAGES.values(), *network.TOOLS.values(), "tcpdump", "apparmor", "iptables"}
     assert len(checkout) > 9
     assert "qemu-system-$(" in (ROOT / "Containerfile").read_text()
     assert sorted(needed - ESSENTIAL - installed) == []

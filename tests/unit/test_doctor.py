@@ -10,7 +10,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.environments.mock import Mock
 from nearmetal.errors import HostCannot
-from nearmetal.lab import clean, containment, doctor
+from nearmetal.lab import clean, container_privileges, doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
@@ -101,7 +101,7 @@ def test_what_a_container_keeps_is_a_finding_with_the_flags_that_give_it() -> No
     (found,) = doctor._container({"container": {"lacks": ["--pid=host", "--network=host"]}})
     told = "nearmetal runs in one, without the host's processes (--pid=host); the host's network (--network=host)"
     assert (found.ok, found.fatal, found.detail) == (False, False, told)
-    assert found.remedy == f"docker run {' '.join(containment.FLAGS)}"
+    assert found.remedy == f"docker run {' '.join(container_privileges.FLAGS)}"
 
 
 async def test_an_environment_that_cannot_be_loaded_keeps_it_from_none_of_the_others(

@@ -21,7 +21,7 @@ async def test_a_disk_that_fills_up_is_one_clear_error_and_leaves_nothing(
     async def fill(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/cache/vmlinux")
 
-    monkeypatch.setattr("nearmetal.lab.image.tools.require", lambda: None)
+    monkeypatch.setattr("nearmetal.lab.image.build_tools.require", lambda: None)
     monkeypatch.setattr(bootstrap, "make_debian", fill)
     with pytest.raises(HostCannot, match="No space left on device") as raised:
         await build(Recipe(), tmp_path, lambda line: None)
@@ -35,7 +35,7 @@ async def test_nobody_but_root_gets_at_the_set_user_id_programs_of_an_image(
     async def whole(work: Path, recipe: Recipe, progress: object) -> None:
         finished(tmp_path / "elsewhere", recipe).rename(work / "image")
 
-    monkeypatch.setattr("nearmetal.lab.image.tools.require", lambda: None)
+    monkeypatch.setattr("nearmetal.lab.image.build_tools.require", lambda: None)
     monkeypatch.setattr(import_module("nearmetal.lab.image.build"), "_build_in", whole)
     image = await build(Recipe(), tmp_path, lambda line: None)
     assert image.root.stat().st_mode & 0o777 == 0o700

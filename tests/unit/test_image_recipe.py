@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.lab.image import Recipe, pages
+from nearmetal.lab.image import Recipe, web_pages
 from nearmetal.lab.image.recipe import FILES, PACKAGES, Modules
 
 
@@ -65,9 +65,13 @@ def test_bad_recipes_are_refused_with_a_remedy(arguments: dict[str, object], say
 def test_pages_have_their_sizes_and_do_not_compress() -> None:
     import zlib
 
-    assert {name: len(pages.make_page(name)) for name in pages.SIZES} == {"1k": 1024, "100k": 102400, "1m": 1048576}
-    assert len(zlib.compress(pages.make_page("100k"))) >= 102400
-    assert pages.make_page("1k") == pages.make_page("1k")
+    assert {name: len(web_pages.make_page(name)) for name in web_pages.SIZES} == {
+        "1k": 1024,
+        "100k": 102400,
+        "1m": 1048576,
+    }
+    assert len(zlib.compress(web_pages.make_page("100k"))) >= 102400
+    assert web_pages.make_page("1k") == web_pages.make_page("1k")
 
 
 def test_the_index_page_has_the_size_of_the_first_study() -> None:

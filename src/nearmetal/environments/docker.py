@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab import cgroup, containment, probe, rootless
+from nearmetal.lab import cgroup, container_privileges, probe, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import image as container_image
@@ -126,10 +126,13 @@ class DockerEnvironment:
 
     def _check_power(self, user: str, machine: MachineSpec, site: Site) -> list[Finding]:
         if self.is_rootless(site):
-            return [rootless.find_quota(machine), *containment.find_missing(site, containment.PRIVILEGED)]
+            return [
+                rootless.find_quota(machine),
+                *container_privileges.find_missing(site, container_privileges.PRIVILEGED),
+            ]
         return [
             rootless.find_root_of_host(user, "putting a container on the switch takes root", site),
-            *containment.find_missing(site, containment.PRIVILEGED, containment.GROUPS),
+            *container_privileges.find_missing(site, container_privileges.PRIVILEGED, container_privileges.GROUPS),
         ]
 
     async def _list_tools(self, machine: MachineSpec, site: Site) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned
-from nearmetal.lab import cgroup, containment, probe, rootless
+from nearmetal.lab import cgroup, container_privileges, probe, rootless
 from nearmetal.lab import machine as lab_machine
 from nearmetal.lab.cpus.limits import check_limits
 from nearmetal.lab.host_checks import check_programs, check_provided
@@ -71,7 +71,7 @@ class HostEnvironment:
         packages = {**network.TOOLS, "unshare": "util-linux", "tar": "tar"}
         return [
             rootless.find_root(user, "machines cannot be made"),
-            *containment.find_missing(site, containment.PRIVILEGED),
+            *container_privileges.find_missing(site, container_privileges.PRIVILEGED),
             *await check_programs(site, packages),
             await namespace_machine.check_scratch(site),
             check_provided("probe", probe.path),

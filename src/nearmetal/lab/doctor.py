@@ -12,7 +12,7 @@ from pydantic import Field
 from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, NearmetalError, message_of
-from nearmetal.lab import clean, containment, image, probe, rootless
+from nearmetal.lab import clean, container_privileges, image, probe, rootless
 from nearmetal.lab.architecture import HERE
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.host_checks import check_program, check_provided, finding
@@ -206,9 +206,9 @@ def _container(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """What keeps from measuring is found by those who try it."""
     if "container" in facts:
         lacks = facts["container"]["lacks"]
-        listed = "; ".join(f"{containment.FLAGS[flag]} ({flag})" for flag in lacks)
+        listed = "; ".join(f"{container_privileges.FLAGS[flag]} ({flag})" for flag in lacks)
         detail = f"nearmetal runs in one, {f'without {listed}' if lacks else 'which keeps nothing of the host from it'}"
-        remedy = f"docker run {' '.join(containment.FLAGS)}"
+        remedy = f"docker run {' '.join(container_privileges.FLAGS)}"
         yield Finding(what="container", ok=not lacks, fatal=False, detail=detail, remedy=remedy)
 
 

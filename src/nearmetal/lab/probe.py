@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.lab import containment
+from nearmetal.lab import container_privileges
 from nearmetal.model import Machine
 from nearmetal.system import files
 
@@ -31,7 +31,7 @@ def path() -> Path:
         remedy = "in a checkout: make setup; else install the package again"
         raise HostCannot("the probe is missing", str(places[-1]), remedy)
     # An engine mounts it by a path of its host's, where a container of ours has its cache from.
-    is_usable = os.access(found, os.X_OK) and not containment.is_contained()
+    is_usable = os.access(found, os.X_OK) and not container_privileges.is_contained()
     return found if is_usable else _copy_to_cache(found)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from nearmetal import cpu_lists
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot
-from nearmetal.lab import containment, probe
+from nearmetal.lab import container_privileges, probe
 from nearmetal.lab.commands import process
 from nearmetal.lab.commands.command_errors import cannot_read, cannot_write, refuse_zero_bytes
 from nearmetal.model import Commands, Completed, HostSpec, Site, SiteRunning
@@ -183,6 +183,6 @@ async def read_memory(commands: Commands, name: str) -> int:
 async def host_facts() -> dict[str, Any]:
     """The probe's facts.v1 of this host; in a container also what that keeps from us."""
     facts: dict[str, Any] = json.loads(await must(LocalSite(), str(probe.path()), "facts", "--json"))
-    if containment.is_contained():
-        facts["container"] = {"lacks": list(containment.find_lacking())}
+    if container_privileges.is_contained():
+        facts["container"] = {"lacks": list(container_privileges.find_lacking())}
     return facts

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab.image import pages
+from nearmetal.lab.image import web_pages
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Cause, Machine, Service, Stage, find_own_address
 from nearmetal.workloads._load.document import LoadDocument, parse, require_document
@@ -31,7 +31,7 @@ PORTS_OF = {"http": 80, "https": 443}
 """What a URL leaves out."""
 
 _SERVE = 'nearmetal starts nothing for a `url`: add [services.NAME] to the study and server = "NAME" to this workload'
-_OTHER_PATHS = ", ".join(f"/{name}" for name in pages.SIZES)
+_OTHER_PATHS = ", ".join(f"/{name}" for name in web_pages.SIZES)
 _REMEDIES = {
     "lighttpd": f"look at `path` or `paths`: lighttpd of the image has /, {_OTHER_PATHS} and /heavy.php",
     "probe": "look at `path` or `paths` of this workload",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from nearmetal.errors import HostCannot, MachineGone, message_of
-from nearmetal.lab.changes.host import change_host, is_shared, release_host
+from nearmetal.lab.changes.host_wide_values import change_host, is_shared, release_host
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.leftovers import Leftover

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from . import tools
+from . import build_tools
 
 DEBIAN = "http://deb.debian.org/debian"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -44,9 +44,9 @@ def pick_options(dump: str) -> list[str]:
 
 async def find_sources(suite: str, folder: Path) -> tuple[str, list[str]]:
     """The sources to build from and the apt options to use with them, as this host is configured."""
-    status, listing = await tools.run(
+    status, listing = await build_tools.run(
         ("apt-get", "indextargets", "--format", LISTING, "Created-By: Packages"), folder=folder
     )
     sources = pick_sources(listing, suite) if status == 0 else ""
-    _, dump = await tools.run(("apt-config", "dump", "Acquire"), folder=folder)
+    _, dump = await build_tools.run(("apt-config", "dump", "Acquire"), folder=folder)
     return sources or standard_sources(suite), pick_options(dump)

@@ -9,7 +9,7 @@ from nearmetal.errors import BadInput, HostCannot, NearmetalError, ToolFailed
 from nearmetal.lab.architecture import HERE
 from nearmetal.model import DebianPackage
 
-from . import apt, tools
+from . import apt, build_tools
 from .recipe import FILES, Recipe
 
 _SCRATCH = "/run/lock"
@@ -56,7 +56,7 @@ async def make_debian(recipe: Recipe, root: Path, kernel: Path, progress: Callab
         if line.startswith("I: ") and "done" not in line:
             progress(line[3:].rstrip("."))
 
-    status, text = await tools.run(
+    status, text = await build_tools.run(
         ("sh", "-c", _WITH_SCRATCH, _SCRATCH, *argv),
         folder=root.parent,
         temporary=_SCRATCH,
@@ -93,7 +93,7 @@ def explain(text: str, recipe: Recipe) -> NearmetalError:
 async def unpack_packages(packages: Path, out: Path) -> None:
     """Unpack every package file in a folder below `out`."""
     for package in sorted(packages.glob("*.deb")):
-        await tools.must(("dpkg-deb", "--extract", str(package), str(out)), packages, package.name)
+        await build_tools.must(("dpkg-deb", "--extract", str(package), str(out)), packages, package.name)
 
 
 def read_packages(kernel: Path) -> dict[str, DebianPackage]:

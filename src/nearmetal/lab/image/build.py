@@ -14,7 +14,7 @@ from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.architecture import HERE, require_known
 from nearmetal.system import system_errors
 
-from . import bootstrap, disk, initrd, kernel, modules, rootfs, store, tools
+from . import bootstrap, build_tools, disk, initrd, kernel, modules, rootfs, store
 from .image import ROOTS_ALONE, SCHEMA, Image, read
 from .recipe import Modules, Recipe
 
@@ -45,7 +45,7 @@ async def finish_image(target: Path, make: Callable[[Path], Awaitable[None]], pr
     if os.geteuid() != 0:
         raise HostCannot("building an image needs root: its files belong to root", remedy="run nearmetal as root")
     require_known()
-    tools.require()
+    build_tools.require()
     async with store.lock(cache, progress):
         if image := read(target):
             return image
@@ -112,7 +112,7 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
 
 async def pack_root(image: Image) -> None:
     """Its tar archive, from its unpacked root. ToolFailed."""
-    await tools.must(
+    await build_tools.must(
         ("tar", "--create", "--file", str(image.tarball), "--directory", str(image.root), "--sort=name",
          "--numeric-owner", "--format=posix", "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
          "--xattrs", "--xattrs-include=*", "."),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import tools
+from . import build_tools
 
 SIZE = "10G"
 """What the guest sees: room for the 4 GiB of files that the published file tests prepare, and as much again.
@@ -22,14 +22,14 @@ async def make_disk(root: Path, disk: Path) -> None:
     raw = disk.with_suffix(".raw")
     # Inode tables are written now: the kernel would otherwise do it in the background of somebody's measurement.
     # Fixed identifiers, because the same content shall make the same disk.
-    await tools.must(
+    await build_tools.must(
         ("mkfs.ext4", "-q", "-F", "-L", LABEL, "-m", "0", "-N", "262144", "-U", _UUID,
          "-E", f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={_UUID},root_owner=0:0",
          "-d", str(root), str(raw), SIZE),
         disk.parent, str(disk.parent), _FULL,
     )  # fmt: skip
     convert = ("qemu-img", "convert", "-O", "qcow2", str(raw), str(disk))
-    await tools.must(convert, disk.parent, str(disk.parent), _FULL)
+    await build_tools.must(convert, disk.parent, str(disk.parent), _FULL)
     raw.unlink()
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from nearmetal.errors import ToolFailed
 from nearmetal.system.files import remove_empty
 
-from . import tools
+from . import build_tools
 from .recipe import Modules, ModuleSet
 
 _SIGNED: Final = b"~Module signature appended~\n"
@@ -104,7 +104,7 @@ def _read(folder: Path) -> Tree:
 
 async def _depmod(root: Path, release: str) -> None:
     # The image's own depmod: the host may have none.
-    status, text = await tools.run(("chroot", str(root), "/sbin/depmod", release), folder=root)
+    status, text = await build_tools.run(("chroot", str(root), "/sbin/depmod", release), folder=root)
     if status != 0:
         raise ToolFailed(f"depmod failed: {text}", release)
 

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from . import pages, tools
+from . import build_tools, web_pages
 from .apt import standard_sources
 from .recipe import FILES, Recipe, tree
 
@@ -39,8 +39,8 @@ def finish_root(root: Path, recipe: Recipe) -> None:
     _write(root / "etc/apt/sources.list", standard_sources(recipe.suite).encode())
     for path, file in tree(FILES / "root"):
         _write(root / path, file.read_bytes(), 0o755 if "sbin/" in path else 0o644)
-    for name in pages.SIZES:
-        _write(root / "srv/nearmetal" / name, pages.make_page(name))
+    for name in web_pages.SIZES:
+        _write(root / "srv/nearmetal" / name, web_pages.make_page(name))
     for source, destination in recipe.files:
         _write(root / destination.lstrip("/"), Path(source).read_bytes(), Path(source).stat().st_mode & 0o777)
 
@@ -50,8 +50,8 @@ def set_ages(root: Path) -> None:
     for folder, folders, files in os.walk(root):
         for name in (".", *folders, *files):
             path = Path(folder, name)
-            if path.lstat().st_mtime > tools.EPOCH:
-                os.utime(path, (tools.EPOCH, tools.EPOCH), follow_symlinks=False)
+            if path.lstat().st_mtime > build_tools.EPOCH:
+                os.utime(path, (build_tools.EPOCH, build_tools.EPOCH), follow_symlinks=False)
 
 
 def _write(path: Path, content: bytes, permissions: int = 0o644) -> None:

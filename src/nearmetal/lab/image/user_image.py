@@ -23,7 +23,7 @@ from nearmetal.errors import BadInput, ToolFailed
 from nearmetal.lab.architecture import HERE, TABLE
 from nearmetal.units import show_size
 
-from . import archive, disk, tools, unpack_layers
+from . import archive, build_tools, disk, unpack_layers
 from .build import finish_image, pack_root, sha256, write_manifest
 from .image import Image, Process
 from .recipe import FILES, Recipe, check_files, check_name, hash_files
@@ -179,18 +179,18 @@ def _list_layers(bundle: archive.Bundle, path: Path) -> Iterator[dict[str, Any]]
 async def _copy_out(path: Path, work: Path) -> Path:
     """A tar archive of the root file system that is on a disk. BadInput where there is none."""
     asked = ("qemu-img", "info", "--output=json", str(path.resolve()))
-    status, text = await tools.run(asked, folder=work)
+    status, text = await build_tools.run(asked, folder=work)
     info = json.loads(text) if status == 0 else {}
     if other := disk.find_other_file(info):
         what = f"it is not all in one file: {other} would be read too"
         raise BadInput(what, str(path), "if that may be read, make one file of both: qemu-img convert -O qcow2")
     raw, packed = work / "disk.raw", work / "disk.tar"
     convert = ("qemu-img", "convert", "-f", "qcow2", "-O", "raw", str(path.resolve()), str(raw))
-    status, text = await tools.run(convert, folder=work)
+    status, text = await build_tools.run(convert, folder=work)
     if status != 0:
         raise BadInput(f"the disk cannot be read: {text.strip()[-300:]}", str(path), "qemu-img check tells more")
     argv = ("sh", "-c", _COPY_OUT, "copy-out", str(raw), str(packed), str(work / "mounted"))
-    status, text = await tools.run(argv, folder=work)
+    status, text = await build_tools.run(argv, folder=work)
     if status != 0:
         where = "take a disk with ext4, xfs or btrfs on it, or give its root file system as a tar archive"
         raise BadInput(text.strip().splitlines()[-1][-300:] if text.strip() else "it has no root", str(path), where)
@@ -250,7 +250,7 @@ def _write_ours(path: Path, source: ImageSource, directory: str) -> None:
 
 def _member(name: str, mode: int, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
-    member.mode, member.type, member.mtime = mode, kind, tools.EPOCH
+    member.mode, member.type, member.mtime = mode, kind, build_tools.EPOCH
     return member
 
 
@@ -267,7 +267,7 @@ async def _unpack(image: Image, layers: list[dict[str, Any]], source: ImageSourc
         layer["file"] = str(Path(layer["file"]).resolve())
     task = {"root": str(image.root), "limit": limit, "layers": layers, "programs": _NEEDED}
     argv = (sys.executable, "-I", "-B", unpack_layers.__file__, json.dumps(task))
-    status, text = await tools.run(argv, folder=image.folder)
+    status, text = await build_tools.run(argv, folder=image.folder)
     try:
         told: dict[str, Any] = json.loads(text.rpartition("\n")[2])
     except ValueError:
@@ -292,7 +292,7 @@ async def _check_programs(image: Image, programs: Mapping[str, int], source: Ima
         remedy = "build it FROM an image with a shell, as debian:12-slim or alpine; or unpack a static busybox into it"
         raise BadInput(what, str(source.path), remedy)
     argv = ("chroot", str(image.root), "sh", "-c", ":")
-    status, text = await tools.run(argv, folder=image.folder)
+    status, text = await build_tools.run(argv, folder=image.folder)
     if status != 0:
         what = f"its shell does not run: {text.strip()[-300:] or f'status {status}'}"
         raise BadInput(what, str(source.path), "does it lack its C library?")

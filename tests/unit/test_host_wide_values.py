@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.changes.host import HERE, change_host, release_host
+from nearmetal.lab.changes.host_wide_values import HERE, change_host, release_host
 from nearmetal.lab.changes.ledger import Ledger, held
 from nearmetal.model import Change
 

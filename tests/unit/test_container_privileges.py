@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab import containment
-from nearmetal.lab.containment import GROUPS, NETWORK, PRIVILEGED, find_lacking, find_missing, is_contained
+from nearmetal.lab import container_privileges
+from nearmetal.lab.container_privileges import GROUPS, NETWORK, PRIVILEGED, find_lacking, find_missing, is_contained
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import HostSpec
 
@@ -91,7 +91,7 @@ def test_dockers_file_counts_if_the_root_lies_on_no_device(
 
 def test_machines_of_this_host_need_flags_and_those_of_others_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("container", "oci")
-    monkeypatch.setattr(containment, "find_lacking", lambda: iter((NETWORK, GROUPS)))
+    monkeypatch.setattr(container_privileges, "find_lacking", lambda: iter((NETWORK, GROUPS)))
     site = LocalSite()
     (found,) = find_missing(site, PRIVILEGED, GROUPS)
     assert (found.what, found.ok, found.remedy) == ("the host's control groups", False, f"docker run {GROUPS}")
