@@ -7,7 +7,7 @@ from typing import Literal
 
 from nearmetal.model.base import Frozen, Identity, Level, identify_assignment
 from nearmetal.model.kernel import KernelTable
-from nearmetal.model.resolved import Resolved
+from nearmetal.model.resolved_treatment import Resolved
 
 
 class TrialPlan(Frozen):
