@@ -11,8 +11,8 @@ from pydantic import ConfigDict, Field, StrictBool, StringConstraints, field_val
 from nearmetal.model import Frozen, Whole
 from nearmetal.units import parse_duration
 from nearmetal.workloads._parameters import LONGEST, Rate, Time
+from nearmetal.workloads._pinned_file import StudyFile, pin_files
 from nearmetal.workloads._served_parameters import RequestPath, ServedParameters, check_path
-from nearmetal.workloads._study_file import StudyFile, pin_files
 
 TURN = 100_000
 """The most that the weights of a mix may add up to; the generator lays out that many requests beforehand."""
