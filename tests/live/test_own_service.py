@@ -12,8 +12,8 @@ from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import session
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
-from nearmetal.study.files import FileReader
 from nearmetal.study.study_file import read
+from nearmetal.study.user_files import FileReader
 
 pytestmark = pytest.mark.live
 

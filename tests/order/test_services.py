@@ -15,9 +15,9 @@ from nearmetal.run.block import BlockTask
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records as records_of
 from nearmetal.store.verify import verify
-from nearmetal.study.files import FileReader
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
+from nearmetal.study.user_files import FileReader
 from tests.order import mock_run
 
 SERVED = """

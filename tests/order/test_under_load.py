@@ -11,9 +11,9 @@ from nearmetal.model import Completed, TrialRecord, TrialStatus, WorkloadSpec
 from nearmetal.run import background_load, runner, session
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records as records_of
-from nearmetal.study.files import FileReader
 from nearmetal.study.resolve import build_workload, resolve_workload
 from nearmetal.study.study_file import read
+from nearmetal.study.user_files import FileReader
 
 LOADED = """
 name = "loaded"

@@ -9,9 +9,9 @@ import pytest
 from nearmetal.errors import BadInput
 from nearmetal.run.services import fill_in_levels
 from nearmetal.study.factors import list_unused
-from nearmetal.study.files import FileReader
 from nearmetal.study.resolve import installed_names, resolve_service, resolve_treatments
 from nearmetal.study.study_file import read
+from nearmetal.study.user_files import FileReader
 from tests.command_line import called
 
 GOOD = """name = "own"

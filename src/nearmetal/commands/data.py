@@ -264,7 +264,7 @@ def find_homes() -> re.Pattern[bytes]:
 def _collect_parts(folder: "RunFolder", homes: re.Pattern[bytes]) -> tuple[dict[str, bytes | Path], int]:
     """What a bundle holds, by path, and how many paths of homes were shortened."""
     from nearmetal.store import journal
-    from nearmetal.study.files import collect_files
+    from nearmetal.study.user_files import collect_files
     from nearmetal.system import files
 
     parts: dict[str, bytes | Path] = {}

@@ -42,9 +42,9 @@ from nearmetal.store.journal_lock import hold_journal, make_taken_error
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.run_control import forget_live
 from nearmetal.study.blocks import checksum_trial_ids
-from nearmetal.study.files import FileReader
 from nearmetal.study.levels import format_assignment
 from nearmetal.study.resolve import Resolver, collect_hosts, collect_plugins, resolve_treatments
+from nearmetal.study.user_files import FileReader
 from nearmetal.system import files
 
 

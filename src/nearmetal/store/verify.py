@@ -19,7 +19,7 @@ from nearmetal.store.folder import AHEAD, NOT_AS_RECORDED, RunFolder, hash_file
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.progress import RunProgress
 from nearmetal.study.blocks import checksum_trial_ids, plan_block
-from nearmetal.study.files import collect_files
+from nearmetal.study.user_files import collect_files
 
 Step = Callable[[str], None]
 """Is told what is looked at now."""

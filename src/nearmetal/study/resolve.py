@@ -13,8 +13,8 @@ from nearmetal import model, plugins
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.shortened_list import shorten_list
 from nearmetal.study.factors import KnownNames, treatments_of
-from nearmetal.study.files import FileReader
 from nearmetal.study.treatment_request import TreatmentRequest, TreatmentRequests, find_targets
+from nearmetal.study.user_files import FileReader
 from nearmetal.units import AS_WRITTEN
 
 
