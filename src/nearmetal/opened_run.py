@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.package_install import describe_install
+from nearmetal.optional_dependencies import describe_install
 from nearmetal.system.garbage_collection import without_collection
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nearmetal.errors import BadInput, HostCannot, message_of
-from nearmetal.package_install import describe_install
+from nearmetal.optional_dependencies import describe_install
 from nearmetal.shortened_list import shorten_list
 
 if TYPE_CHECKING:

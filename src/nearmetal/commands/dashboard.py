@@ -10,7 +10,7 @@ import click
 from nearmetal.commands.completion import complete_run
 from nearmetal.commands.options import RunPath, json_option
 from nearmetal.errors import ExitCode, HostCannot, LeftAtOnce, NearmetalError
-from nearmetal.package_install import describe_install
+from nearmetal.optional_dependencies import describe_install
 
 if TYPE_CHECKING:
     from nearmetal.dashboard.host import HostState

@@ -38,7 +38,7 @@ from nearmetal.model import (
     Site,
     SshTarget,
 )
-from nearmetal.package_install import describe_install
+from nearmetal.optional_dependencies import describe_install
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9_.-]*)(:[0-9]{1,5})?")
 _VARIABLE = re.compile(r"NEARMETAL_VMWARE_[A-Za-z0-9_]+")

@@ -7,7 +7,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from nearmetal.errors import HostCannot, message_of
-from nearmetal.package_install import describe_install
+from nearmetal.optional_dependencies import describe_install
 
 LOOPBACK = "127.0.0.1:0"
 """Where Dask's pages about itself go, which nobody asked for."""

@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, Final
 
 from nearmetal.errors import HostCannot
-from nearmetal.package_install import describe_install
+from nearmetal.optional_dependencies import describe_install
 from nearmetal.report import table_values
 from nearmetal.report.tidy_tables import Cell, Row, TidyTable, find_columns
 from nearmetal.system.duckdb_interrupt import run_interruptibly

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.package_install import describe_install
+from nearmetal.optional_dependencies import describe_install
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest

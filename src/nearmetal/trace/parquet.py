@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.package_install import describe_install
+from nearmetal.optional_dependencies import describe_install
 from nearmetal.system.duckdb_interrupt import run_interruptibly
 
 SUFFIX: Final = ".parquet"
