@@ -180,8 +180,8 @@ again-probe = { failed=$$(sed -n '/^failures:$$/,/^test result/s/^    \([a-z0-9_
 # The tests that need the host to themselves come last. Live tests and the probe's wait as long as they compute, so more
 # of them run at once than there are CPUs: five, and eight. Beside the live tests, the others take what these leave of the
 # CPUs, and mypy, which is nice, what those leave. Neighbours share expensive fixtures: worksteal keeps them together, and
-# tests/dealing.py live tests that share an engine or a guest. Tests start Python hundreds of times, which is faster with
-# bytecode.
+# tests/live_test_schedule.py live tests that share an engine or a guest. Tests start Python hundreds of times, which is
+# faster with bytecode.
 test: export PYTHONDONTWRITEBYTECODE =
 test: .venv/packages
 	@rm -f $(PARTS)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from nearmetal import cli
 from nearmetal.config import Paths
-from tests import dealing, libvirt_service, vcenter
+from tests import libvirt_service, live_test_schedule, vcenter
 from tests.one_engine import one_engine as drawn_by_one_engine
 from tests.one_picture import OnePicture
 from tests.podman_service import podman_service
@@ -29,7 +29,9 @@ settings.register_profile("repeatable", _UNHURRIED, derandomize=True, max_exampl
 settings.register_profile("exploring", _UNHURRIED, max_examples=500)
 settings.load_profile("repeatable")
 
-pytest.register_assert_rewrite(*(f"tests.live.{name}" for name in ("laboratory", "placed", "remains", "snapshot")))
+pytest.register_assert_rewrite(
+    *(f"tests.live.{name}" for name in ("laboratory", "leftovers", "snapshot", "task_placement"))
+)
 
 # Under nohup all that tests start would have it ignored, and some of it is to be told to end by it.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -146,7 +148,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False  # they come in their order, and not by how many tests a group has
     scheduler = LoadScopeScheduling(config, log)
-    scheduler._split_scope = dealing.find_group
+    scheduler._split_scope = live_test_schedule.find_group
     return scheduler
 
 
@@ -157,7 +159,7 @@ def pytest_report_header() -> list[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Live tests need root; skipped loudly, never silently passed. Those that take longest begin first."""
     if _asks_live_tests_alone(config):
-        items.sort(key=lambda item: dealing.find_place(item.nodeid))
+        items.sort(key=lambda item: live_test_schedule.find_place(item.nodeid))
     if os.geteuid() == 0:
         return
     for item in items:

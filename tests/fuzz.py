@@ -25,7 +25,7 @@ from nearmetal.store import journal
 from nearmetal.store.facts import sift_facts
 from nearmetal.study import study_file
 from tests import plausible_run
-from tests.unit import test_store_facts, test_tars_hostile
+from tests.unit import test_archives_hostile, test_store_facts
 from tests.unit.study_text import GOOD
 
 FOUND = Path("validation/results/fuzz")
@@ -97,11 +97,11 @@ def read_facts(content: bytes, _: Path) -> None:
 
 def archives(_: Path) -> Iterable[bytes]:
     chance = random.Random(43)
-    return [test_tars_hostile.whole(chance) for _ in range(40)]
+    return [test_archives_hostile.whole(chance) for _ in range(40)]
 
 
 def read_archive(content: bytes, folder: Path) -> None:
-    content = test_tars_hostile.spoiled(content or bytes(512), random.Random(len(content)))
+    content = test_archives_hostile.spoiled(content or bytes(512), random.Random(len(content)))
     with tempfile.TemporaryDirectory(dir=folder) as place:
         inside = Path(place) / "in"
         inside.mkdir()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.live.remains import after_a_moment
+from tests.live.leftovers import after_a_moment
 from tests.live.snapshot import changed, snapshot
 
 from . import namespaces

@@ -16,8 +16,8 @@ from nearmetal.lab.sites import opener
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision
 from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
-from tests.live.remains import stays
-from tests.restored import share_cache
+from tests.live.leftovers import stays
+from tests.restored_guests import share_cache
 
 from . import elsewhere
 

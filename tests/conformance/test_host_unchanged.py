@@ -15,8 +15,8 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
 from nearmetal.model import Environment, EnvironmentSpec, Level, Machine, MachineSpec, Provision
 from nearmetal.treatments.isolation import plugin
-from tests.live import placed
-from tests.live.remains import after_a_moment
+from tests.live import task_placement
+from tests.live.leftovers import after_a_moment
 from tests.live.snapshot import changed, placement, snapshot
 
 from . import treating
@@ -60,7 +60,7 @@ async def _kept_free_and_given_back(lab: Lab, machine: Machine, spec: MachineSpe
     stage = treating.stage(lab, machine, spec, HOST_CPUS if is_hosts else [0, 1])
 
     async def look() -> dict[str, str]:
-        return placement() if is_hosts else await placed.snapshot(machine)
+        return placement() if is_hosts else await task_placement.snapshot(machine)
 
     before = await look()
     applied = await lab.apply(plugin.changes(stage, level))

@@ -16,7 +16,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Level, Machine, Provision, Treatment
 from nearmetal.run import verify
 from tests.conftest import OWN_CPU
-from tests.live.remains import stays
+from tests.live.leftovers import stays
 
 from . import killing, treating
 from .conftest import SPEC, Make, Others, place

@@ -22,7 +22,7 @@ from tests.order.in_process import InProcess
 from tests.ports import free_port
 
 from .far_host import FarHost, far_host, user
-from .remains import stays
+from .leftovers import stays
 from .two_hosts import FAR_CACHE, Login, Pair, joined
 
 Make = Callable[..., Awaitable[Machine]]

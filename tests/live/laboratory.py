@@ -13,7 +13,7 @@ from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 from tests.order import mock_run
 
-from .remains import stays
+from .leftovers import stays
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 
-from .remains import groups
+from .leftovers import groups
 
 _OURS = ("nm-", "nearmetal-")
 

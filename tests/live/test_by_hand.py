@@ -19,7 +19,7 @@ from nearmetal.by_hand import ssh_config
 from nearmetal.lab.image import Image
 from nearmetal.lab.machines import registry
 from nearmetal.lab.machines.init_process import FirstProcess
-from tests.live.remains import stays
+from tests.live.leftovers import stays
 
 from .by_hand import command, done, nearmetal, up
 

@@ -15,7 +15,7 @@ from tests.chaos.killed import Surroundings
 from tests.chaos.places import PLACES, write_study
 from tests.conftest import SHARED_CACHE
 
-from .remains import after_a_moment
+from .leftovers import after_a_moment
 from .snapshot import changed, snapshot
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(0)]

@@ -24,7 +24,7 @@ from tests.conftest import SHARED_CACHE
 from tests.shared_engine import BOUNDED
 from tests.waiting import wait_until
 
-from .remains import after_a_moment, groups
+from .leftovers import after_a_moment, groups
 from .snapshot import changed, snapshot
 
 pytestmark = [pytest.mark.live, pytest.mark.alone, pytest.mark.long, pytest.mark.timeout(1800)]

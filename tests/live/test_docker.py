@@ -33,8 +33,8 @@ from nearmetal.run.machine_state import read_states
 from tests import own_image
 
 from .conftest import Make, Notes
+from .leftovers import remains, stays
 from .orphan import ORPHAN, controller
-from .remains import remains, stays
 
 pytestmark = pytest.mark.live
 

@@ -12,7 +12,7 @@ import pytest
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.study.kernel_table import TABLE
-from tests.live.remains import after_a_moment
+from tests.live.leftovers import after_a_moment
 from tests.live.snapshot import changed, snapshot
 from tests.waiting import wait_until
 

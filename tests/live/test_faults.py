@@ -40,7 +40,7 @@ from tests.small_disk import small_disk
 from . import faults
 from .far_host import FarHost
 from .faults import Deed
-from .remains import stays
+from .leftovers import stays
 
 pytestmark = pytest.mark.live
 

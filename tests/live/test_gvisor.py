@@ -33,8 +33,8 @@ from tests.podman_service import podman_service
 from .by_hand import command, done, nearmetal, up
 from .conftest import Make, Notes
 from .laboratory import study
+from .leftovers import after_a_moment, stays
 from .orphan import controller
-from .remains import after_a_moment, stays
 from .test_docker import (
     test_a_command_over_its_time_is_killed_with_its_children,
     test_a_command_tells_its_status_and_both_streams,

@@ -14,8 +14,8 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order
 
 from .conftest import Make, Notes
+from .leftovers import stays
 from .orphan import controller
-from .remains import stays
 
 pytestmark = pytest.mark.live
 

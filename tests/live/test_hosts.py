@@ -35,7 +35,7 @@ from tests import libvirt_service
 from tests.waiting import until
 
 from .far_host import FarHost
-from .remains import stays
+from .leftovers import stays
 from .two_hosts import Login, Pair
 
 pytestmark = pytest.mark.live

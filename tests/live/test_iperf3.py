@@ -22,7 +22,7 @@ from nearmetal.study.resolve import build_workload, resolve_alone
 from tests.conftest import OWN_CPU
 from tests.unit.test_workloads_live import life_on
 
-from .remains import stays
+from .leftovers import stays
 
 pytestmark = pytest.mark.live
 

@@ -16,7 +16,7 @@ from nearmetal.model import Completed, Machine
 from nearmetal.treatments.isolation import kernel_arguments
 
 from .laboratory import laboratory, machine, spec
-from .placed import same, snapshot
+from .task_placement import same, snapshot
 
 pytestmark = [pytest.mark.live, pytest.mark.long, pytest.mark.alone]
 

@@ -19,7 +19,7 @@ from nearmetal.model import Change, Machine, MachineSpec
 
 from . import debian, later_kernel
 from .laboratory import laboratory, machine, spec
-from .placed import same, snapshot
+from .task_placement import same, snapshot
 from .test_isolation import begun, dies
 
 pytestmark = pytest.mark.live

@@ -22,7 +22,7 @@ from nearmetal.treatments.isolation import plugin
 from tests.conftest import CPUS
 
 from .laboratory import laboratory, machine, spec, study
-from .placed import same, snapshot
+from .task_placement import same, snapshot
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 

@@ -25,8 +25,8 @@ from tests.libvirt_service import libvirt_service
 
 from .conftest import Make, Notes
 from .laboratory import spec
-from .placed import read_placement
-from .remains import stays
+from .leftovers import stays
+from .task_placement import read_placement
 
 pytestmark = pytest.mark.live
 

@@ -20,7 +20,7 @@ from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Rol
 from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
 
-from .remains import stays
+from .leftovers import stays
 
 pytestmark = pytest.mark.live
 

@@ -12,7 +12,7 @@ from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from tests.waiting import until
 
-from .remains import groups, stays
+from .leftovers import groups, stays
 
 pytestmark = pytest.mark.live
 

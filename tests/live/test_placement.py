@@ -11,7 +11,7 @@ from nearmetal.model import TrialRecord
 from nearmetal.run import verify
 
 from .laboratory import laboratory, machine, spec, study
-from .placed import read_placement
+from .task_placement import read_placement
 
 pytestmark = pytest.mark.live
 

@@ -36,7 +36,7 @@ from tests.order import mock_run
 
 from . import laboratory
 from .conftest import Make, Notes
-from .remains import stays
+from .leftovers import stays
 
 pytestmark = pytest.mark.live
 

@@ -13,7 +13,7 @@ from nearmetal.store.journal import read_records
 from tests.waiting import wait_until
 
 from .laptop import Lacking, LaptopUser, find_processes, make_user, remove_user
-from .remains import after_a_moment
+from .leftovers import after_a_moment
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
 

@@ -29,7 +29,7 @@ from tests.ports import free_port
 from tests.waiting import until
 
 from .far_host import FarHost, far_host
-from .remains import groups
+from .leftovers import groups
 from .two_hosts import FAR_CACHE, Login, Pair, ip, left_there
 
 pytestmark = pytest.mark.live

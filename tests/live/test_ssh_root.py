@@ -19,7 +19,7 @@ from nearmetal.study.resolve import resolve_alone
 from tests.ports import free_port
 
 from .far_host import FarHost, far_host
-from .remains import groups
+from .leftovers import groups
 from .two_hosts import FAR_CACHE, Login
 
 pytestmark = pytest.mark.live

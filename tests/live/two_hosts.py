@@ -20,7 +20,7 @@ from tests import one_picture
 from tests.conftest import SHARED_CACHE, WORKER
 
 from .far_host import FarHost, User, far_host
-from .remains import after_a_moment, groups, remains
+from .leftovers import after_a_moment, groups, remains
 
 Login = tuple[User, asyncssh.SSHKey]
 

@@ -17,8 +17,8 @@ from nearmetal.analysis.differences import Differences
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.report import words
-from tests.analysed import codes, manifest, ratio, record, run, wobble
-from tests.contrasted import contrast
+from tests.analysis_inputs import codes, manifest, ratio, record, run, wobble
+from tests.contrast_examples import contrast
 
 LEVEL = 0.05
 RESOLUTION = 1e-12

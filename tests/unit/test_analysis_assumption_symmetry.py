@@ -8,7 +8,7 @@ from nearmetal.analysis.assumptions import find_lopsided_p, is_lopsided, warn_of
 from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.report import words
-from tests.contrasted import contrast
+from tests.contrast_examples import contrast
 
 RESOLUTION = 1e-12
 LOPSIDED = np.array([*(-1.0 - 0.01 * block for block in range(10)), 8.0, 9.0])

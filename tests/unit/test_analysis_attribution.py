@@ -11,7 +11,7 @@ from nearmetal.analysis.covariates import Covariate
 from nearmetal.analysis.responses import Replicate
 from nearmetal.model import Scale
 from nearmetal.report.explanations import count_by_chance, list_values, show_difference
-from tests.analysed import ratio, record
+from tests.analysis_inputs import ratio, record
 
 
 def compare(

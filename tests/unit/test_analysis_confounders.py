@@ -10,7 +10,7 @@ from nearmetal.analysis.results import Contrast
 from nearmetal.model import Study
 from nearmetal.planning import plan as planning
 from nearmetal.store.manifest import MachineFacts
-from tests.analysed import manifest, only, run, whole_run
+from tests.analysis_inputs import manifest, only, run, whole_run
 
 CONTROL = "net.ipv4.tcp_congestion_control"
 

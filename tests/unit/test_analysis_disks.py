@@ -7,7 +7,7 @@ import pytest
 from nearmetal.analysis.results import Contrast
 from nearmetal.model import Study
 from nearmetal.store.manifest import MachineFacts
-from tests.analysed import codes, manifest, only, run, whole_run
+from tests.analysis_inputs import codes, manifest, only, run, whole_run
 
 FILES = {"kind": "sysbench", "test": "fileio", "mode": "seqwr"}
 

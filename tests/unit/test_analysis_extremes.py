@@ -14,7 +14,7 @@ from nearmetal.analysis.responses import Replicate, Value, kind_of
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.model import ContrastPlan, Response, TrialRecord, TrialStatus
-from tests.analysed import manifest, only, plain, ratio, record, run, whole_run
+from tests.analysis_inputs import manifest, only, plain, ratio, record, run, whole_run
 
 Make = Callable[[float], Response]
 

@@ -19,7 +19,7 @@ from nearmetal.model import Better, Blame, Response, TrialRecord, TrialStatus
 from nearmetal.report import words
 from nearmetal.report.sections.validity import describe_use
 from nearmetal.report.words import Labels
-from tests.analysed import PAIR, PRIMARIES, codes, manifest, only, plain, ratio, record, run, whole_run, wobble
+from tests.analysis_inputs import PAIR, PRIMARIES, codes, manifest, only, plain, ratio, record, run, whole_run, wobble
 
 FAILED = TrialStatus.FAILED
 LABELS = Labels(("environment",))

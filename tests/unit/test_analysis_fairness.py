@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearmetal.store.manifest import MachineFacts
-from tests.analysed import manifest, run, whole_run
+from tests.analysis_inputs import manifest, run, whole_run
 
 
 def facts(**more: Any) -> dict[str, Any]:

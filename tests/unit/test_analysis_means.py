@@ -12,8 +12,8 @@ from nearmetal.analysis.results import Means, Verdict
 from nearmetal.model import Better
 from nearmetal.report import words
 from nearmetal.report.words import Labels
-from tests.analysed import codes, manifest, only, plain, run, whole_run, wobble
-from tests.contrasted import contrast
+from tests.analysis_inputs import codes, manifest, only, plain, run, whole_run, wobble
+from tests.contrast_examples import contrast
 
 LEVEL = 0.05
 

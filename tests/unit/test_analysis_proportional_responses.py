@@ -16,7 +16,7 @@ from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections.exploratory import plugin
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
-from tests.analysed import PRIMARIES, manifest, ratio, record, run, wobble
+from tests.analysis_inputs import PRIMARIES, manifest, ratio, record, run, wobble
 
 Other = Callable[[int, float], Response | None]
 """Of block and throughput: another response of the same trial."""

@@ -16,8 +16,8 @@ from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.student_t import find_student_quantile
 from nearmetal.run.runner import look_after
 from nearmetal.store.manifest import Manifest
-from tests.analysed import PRIMARIES, codes, manifest, only, wobble
-from tests.analysed import whole_run as made_up
+from tests.analysis_inputs import PRIMARIES, codes, manifest, only, wobble
+from tests.analysis_inputs import whole_run as made_up
 
 
 def test_boundaries_of_the_usual_design() -> None:

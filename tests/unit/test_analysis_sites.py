@@ -16,7 +16,7 @@ from nearmetal.report.blocks import Table
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections import sites
 from tests import plausible_run
-from tests.analysed import manifest, only, ratio, record, run
+from tests.analysis_inputs import manifest, only, ratio, record, run
 
 RESOLUTION = 1e-12
 

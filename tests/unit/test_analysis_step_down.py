@@ -6,8 +6,8 @@ import pytest
 
 from nearmetal.analysis.analyse import analyse, find_steps
 from nearmetal.analysis.results import Contrast, Verdict
-from tests.analysed import PRIMARIES, manifest, record
-from tests.analysed import ratio as response
+from tests.analysis_inputs import PRIMARIES, manifest, record
+from tests.analysis_inputs import ratio as response
 
 CLEAR = [0.5 + 0.01 * block for block in range(8)]
 """All eight blocks agree: p = 2 / 256."""

@@ -11,7 +11,7 @@ from nearmetal.model import (
     Response,
     TrialStatus,
 )
-from tests.analysed import codes, manifest, only, plain, ratio, record, run, whole_run
+from tests.analysis_inputs import codes, manifest, only, plain, ratio, record, run, whole_run
 
 
 def test_repeats_of_a_boot_are_averaged_geometrically_on_the_ratio_scale() -> None:

@@ -17,7 +17,7 @@ from nearmetal.analysis.run_comparison import Comparison, StoredRun, is_worse
 from nearmetal.analysis.run_differences import list_differences
 from nearmetal.model import Blame, Response, TrialStatus
 from nearmetal.store.folder import RunFolder
-from tests.analysed import manifest, plain, ratio, record, whole_run, wobble
+from tests.analysis_inputs import manifest, plain, ratio, record, whole_run, wobble
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 

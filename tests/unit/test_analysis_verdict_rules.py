@@ -15,7 +15,7 @@ from nearmetal.analysis.verdict_rules import count_disagreeing, find_least_block
 from nearmetal.model import Better, Response
 from nearmetal.report import words
 from nearmetal.units import show_elapsed
-from tests.analysed import manifest, only, plain, record, run, whole_run, wobble
+from tests.analysis_inputs import manifest, only, plain, record, run, whole_run, wobble
 
 
 @pytest.mark.parametrize(

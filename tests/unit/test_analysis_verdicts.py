@@ -19,7 +19,7 @@ from nearmetal.model import (
 )
 from nearmetal.planning import plan as planning
 from nearmetal.report import words
-from tests.analysed import PAIR, codes, manifest, only, plain, ratio, record, run, whole_run, wobble
+from tests.analysis_inputs import PAIR, codes, manifest, only, plain, ratio, record, run, whole_run, wobble
 
 
 def test_a_clear_difference() -> None:

@@ -10,7 +10,7 @@ from nearmetal.analysis.diagnostics import position_p
 from nearmetal.analysis.interference import INTERFERENCE
 from nearmetal.analysis.results import Verdict
 from nearmetal.model import TrialStatus, Warned
-from tests.analysed import PAIR, PRIMARIES, codes, manifest, only, ratio, record, run, whole_run, wobble
+from tests.analysis_inputs import PAIR, PRIMARIES, codes, manifest, only, ratio, record, run, whole_run, wobble
 
 
 @pytest.mark.parametrize("how", ["restore", "reuse"])

@@ -29,15 +29,15 @@ from nearmetal.store.calibration import Calibration, Noise, Sensitivity
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
 from nearmetal.study.study_file import read
-from tests import calibrated
-from tests.calibrated import manifest, records, sound
+from tests import calibration_examples
+from tests.calibration_examples import manifest, records, sound
 
 FIRST: Assignment = {"environment": "first", "amount": 2000}
 AGAIN: Assignment = {"environment": "again", "amount": 2000}
 MORE: Assignment = {"environment": "first", "amount": 2100}
 
 
-def told(of: Manifest, values: calibrated.Values = sound, **more: Any) -> Calibration:
+def told(of: Manifest, values: calibration_examples.Values = sound, **more: Any) -> Calibration:
     found = read_off(of, records(of, values, **more))
     assert found is not None
     return found
@@ -158,7 +158,7 @@ def test_an_injected_difference_that_is_missed_is_told(workload: str, other: str
         if of != workload or treatment["amount"] != 2100:
             return found
         name, factor, added = ("elapsed", 1.1, 0.0) if of == "arithmetic" else ("latency_p50", 1.0, 0.3e-3)
-        return {**found, name: calibrated.seconds(found[name].value * factor + added)}
+        return {**found, name: calibration_examples.seconds(found[name].value * factor + added)}
 
     found = told(manifest(), values)
     assert found.verdict == "unsound"
@@ -228,7 +228,7 @@ def test_where_no_known_difference_was_seen_a_fault_would_not_have_been_either()
         found = sound({**treatment, "amount": 2000}, workload, 30 * noise)
         factor = 1.05 if workload == "arithmetic" and treatment["amount"] == 2100 else 1.0
         name, added = ("elapsed", 0.0) if workload == "arithmetic" else ("latency_p50", 0.01 * abs(noise))
-        return {**found, name: calibrated.seconds(found[name].value * factor + added)}
+        return {**found, name: calibration_examples.seconds(found[name].value * factor + added)}
 
     found = told(manifest(), loud)
     assert {one.is_right for one in found.compared} == {True}

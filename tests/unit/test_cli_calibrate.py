@@ -23,7 +23,7 @@ from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.report.words import explain_reason
 from nearmetal.store import calibrations, runs
 from nearmetal.store.folder import RunFolder
-from tests import calibrated
+from tests import calibration_examples
 from tests.command_line import call, called, forked
 
 pytestmark = pytest.mark.usefixtures("one_picture")
@@ -38,12 +38,12 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def write(folder: Path, values: calibrated.Values = calibrated.sound, **more: Any) -> Path:
+def write(folder: Path, values: calibration_examples.Values = calibration_examples.sound, **more: Any) -> Path:
     """A run's folder, as if made on this host; known to its index."""
-    of = calibrated.manifest(**more)
+    of = calibration_examples.manifest(**more)
     folder.mkdir()
     RunFolder(folder).write_manifest(of.model_copy(update={"host": {"kernel": {"release": os.uname().release}}}))
-    lines = [json.dumps(record.model_dump(mode="json")) for record in calibrated.records(of, values)]
+    lines = [json.dumps(record.model_dump(mode="json")) for record in calibration_examples.records(of, values)]
     (folder / "journal.jsonl").write_text("\n".join(lines) + "\n")
     runs.remember_run(folder, Paths.default().state)
     return folder
@@ -51,7 +51,7 @@ def write(folder: Path, values: calibrated.Values = calibrated.sound, **more: An
 
 def again_is_slower(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
     is_off = workload == "arithmetic" and treatment["environment"] == "again"
-    return calibrated.sound(treatment, workload, noise + (8.0 if is_off else 0.0))
+    return calibration_examples.sound(treatment, workload, noise + (8.0 if is_off else 0.0))
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -155,7 +155,9 @@ def test_a_sound_run_is_kept_and_plan_says_by_it_what_a_study_sees(
 
 def test_a_machine_that_sees_little_says_so_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its intervals are right, and too wide to tell 5 % from nothing."""
-    folder = write(tmp_path / "made", lambda treatment, of, noise: calibrated.sound(treatment, of, 15 * noise))
+    folder = write(
+        tmp_path / "made", lambda treatment, of, noise: calibration_examples.sound(treatment, of, 15 * noise)
+    )
     assert call(calibrate, **NOTHING, made=folder, gate=True, as_json=False) == 0
     words = said(capsys)
     assert "trusted. But small differences are not seen. Not told from none: 1.05 ×, in arithmetic." in words
@@ -166,9 +168,9 @@ def test_one_that_sees_nothing_does_not_begin_with_yes(tmp_path: Path, capsys: p
     """All alike is not called different and every interval has the truth: they are as wide as that."""
 
     def loud(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
-        found = calibrated.sound(treatment, workload, 30 * noise)
+        found = calibration_examples.sound(treatment, workload, 30 * noise)
         if workload == "waits":
-            found["latency_p50"] = calibrated.seconds(found["latency_p50"].value + 0.01 * abs(noise))
+            found["latency_p50"] = calibration_examples.seconds(found["latency_p50"].value + 0.01 * abs(noise))
         return found
 
     folder = write(tmp_path / "made", loud)
@@ -219,7 +221,7 @@ def test_why_nothing_can_be_told_is_not_put_on_blocks_that_are_there(
     values: dict[str, float | None], headline: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def odd(treatment: Assignment, workload: str, noise: float) -> dict[str, Response]:
-        found = calibrated.sound(treatment, workload, noise)
+        found = calibration_examples.sound(treatment, workload, noise)
         for name in values.keys() & found.keys():
             value = values[name]
             given = None if value is None else replace(found[name], value=value)

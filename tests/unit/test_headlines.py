@@ -17,7 +17,7 @@ from nearmetal.run.runner import look_after
 from nearmetal.store.manifest import Manifest, pack_plan, unpack_plan
 from nearmetal.study import study_file
 from nearmetal.study.measurement_digest import digest_measurement
-from tests.analysed import manifest, ratio, record, wobble
+from tests.analysis_inputs import manifest, ratio, record, wobble
 from tests.command_line import called
 from tests.unit.study_text import GOOD
 

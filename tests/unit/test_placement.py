@@ -9,7 +9,7 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import CpuModel, Handle, Hardware, ProcessId, Role, VirtualDisk
 from nearmetal.run.inspection import name_roles
 from nearmetal.run.resource_readback import Task, judge_tasks
-from tests.live.placed import read_placement
+from tests.live.task_placement import read_placement
 
 
 def test_a_machine_on_just_its_cpus_is_where_it_was_put() -> None:

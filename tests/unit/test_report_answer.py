@@ -10,7 +10,7 @@ from nearmetal.report.answer import answer_contrasts
 from nearmetal.report.palette import colour_environments
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.words import Labels
-from tests import contrasted, plausible_run
+from tests import contrast_examples, plausible_run
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,9 @@ def contrast(mine: float, theirs: float, **changes: Any) -> Contrast:
         Pair(block=block, attempt=0, treatment=mine * (1 + 0.002 * block), reference=theirs * (1 + 0.002 * block))
         for block in range(8)
     )
-    return contrasted.contrast(**{"ratio": mine / theirs, "pairs": pairs, "equivalence": (1 / 1.02, 1.02), **changes})
+    return contrast_examples.contrast(
+        **{"ratio": mine / theirs, "pairs": pairs, "equivalence": (1 / 1.02, 1.02), **changes}
+    )
 
 
 QEMU = {"environment": "qemu"}

@@ -22,7 +22,7 @@ from nearmetal.report.formats import comma_separated
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections import validity, verdicts
 from nearmetal.report.write import render
-from tests import contrasted, journals, plausible_run
+from tests import contrast_examples, journals, plausible_run
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> ReportInput:
 
 
 def contrast(**changes: Any) -> Contrast:
-    return contrasted.contrast(**{"level": 0.05, "equivalence": (1 / 1.02, 1.02), **changes})
+    return contrast_examples.contrast(**{"level": 0.05, "equivalence": (1 / 1.02, 1.02), **changes})
 
 
 def difference(response: str, estimate: float, within: float | None, **changes: Any) -> Contrast:

@@ -12,7 +12,7 @@ from nearmetal.model import Level, ResponseKind, TrialCounts, Warned
 from nearmetal.report import figures, table_values, terminal, words
 from nearmetal.report.words import Labels
 from nearmetal.workloads import ping
-from tests.contrasted import contrast
+from tests.contrast_examples import contrast
 
 LABELS = Labels.from_treatments([{"environment": "host"}, {"environment": "docker"}])
 

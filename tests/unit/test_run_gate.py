@@ -9,7 +9,7 @@ import pytest
 from nearmetal.analysis.results import Failures, Verdict
 from nearmetal.commands.gates import find_why
 from tests.command_line import Ended, called
-from tests.contrasted import contrast
+from tests.contrast_examples import contrast
 
 STUDY = """
 name = "gated"

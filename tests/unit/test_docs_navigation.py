@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from nearmetal import studies
-from tests.unit.test_site import read_nav
+from tests.unit.test_docs_site import read_nav
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from nearmetal.environments import docker
 from nearmetal.lab.clean import clean
 from nearmetal.lab.image import Image
 from nearmetal.run.events import Event, LeftBehind, TrialEnded, Withdrawn
-from tests.live.remains import stays
+from tests.live.leftovers import stays
 from tests.order import mock_run
 
 pytestmark = pytest.mark.live

@@ -1,4 +1,4 @@
-"""The cases that the seams have to carry, as studies on the mock environment."""
+"""Study designs from plan to verdict on the mock environment: borrowed machines, pairs, nested factors."""
 
 from pathlib import Path
 

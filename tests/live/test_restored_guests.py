@@ -18,10 +18,10 @@ from nearmetal.lab.qemu import arguments, snapshot
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order
 from tests.conftest import OWN_CPU
-from tests.restored import share_cache
+from tests.restored_guests import share_cache
 
 from .conftest import Notes
-from .remains import stays
+from .leftovers import stays
 
 pytestmark = pytest.mark.live
 

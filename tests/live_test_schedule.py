@@ -7,7 +7,7 @@ _SHARED = {
     "gvisor": re.compile(r"test_gvisor\.py"),
     "domain": re.compile(r"test_existing_domain\.py"),
     "libvirt": re.compile(r"test_libvirt\.py"),
-    "own service": re.compile(r"test_own_service\.py"),
+    "user service": re.compile(r"test_user_service\.py"),
     "ordinary user": re.compile(r"test_rootless\.py"),
     "third party": re.compile(r"third_party/test_third_party\.py"),
 }
@@ -26,7 +26,7 @@ def find_group(nodeid: str) -> str:
 
 _LONGEST = (
     *("test_half_a_dozen_kills", "ordinary user", "libvirt", "podman", "test_a_guest_on_another_host", "domain"),
-    *("third party", "test_a_host_is_one_runs_at_a_time", "test_each_network_carries_each_workload", "own service"),
+    *("third party", "test_a_host_is_one_runs_at_a_time", "test_each_network_carries_each_workload", "user service"),
     *("test_killed_at_random_moments", "test_killed_in_the_middle_nothing_of_ours", "test_what_an_image_starts"),
 )
 """Groups that take more than half a minute, the longest first: by their names, or what a test's has in it."""
