@@ -39,8 +39,8 @@ async def measure() -> dict[str, list[float]]:
     from nearmetal.progress_messages import ignore_text
     from nearmetal.run.block_child import run_task
     from nearmetal.run.block_runner import BlockProcesses
-    from nearmetal.run.events import BlockStarted, Event
     from nearmetal.run.runner import plan_task
+    from nearmetal.store.events import BlockStarted, Event
     from nearmetal.study.study_file import read
 
     plan = planning.make_plan(read(_STUDY, "block-process.toml"))

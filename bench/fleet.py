@@ -45,8 +45,9 @@ from nearmetal.run import session
 from nearmetal.run.block_lines import BlockFinished, write_event
 from nearmetal.run.boot import address_trial
 from nearmetal.run.engine import Engine, Listeners, RunBlocks
-from nearmetal.run.events import BlockDispatched, BlockEnded, BootStarted, Event, RunEnded, RunStarted, TrialEnded
+from nearmetal.run.events import TrialEnded
 from nearmetal.run.progress import Progress
+from nearmetal.store.events import BlockDispatched, BlockEnded, BootStarted, Event, RunEnded, RunStarted
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events
 from nearmetal.study.study_file import read

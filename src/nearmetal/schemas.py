@@ -25,7 +25,8 @@ from nearmetal.lab.image.documents import BoxOutput, Built, Images
 from nearmetal.model import Document, Frozen, Study, TrialRecord
 from nearmetal.planning.documents import PlanOutput, Studies
 from nearmetal.report.documents import ReportFiles
-from nearmetal.run import events
+from nearmetal.run.events import TrialEnded
+from nearmetal.store import events
 from nearmetal.store.calibration import Calibration
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.query_document import QueryAnswer
@@ -132,7 +133,7 @@ def _describe_keys(tables: Mapping[str, Any]) -> None:
 
 
 def _list_event_kinds() -> list[type[events.Event]]:
-    return [kind for kind in events.Event.__subclasses__() if kind.durable and kind is not events.TrialEnded]
+    return [kind for kind in events.Event.__subclasses__() if kind.durable and kind is not TrialEnded]
 
 
 def to_text(schema: Mapping[str, Any]) -> str:

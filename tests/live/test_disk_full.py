@@ -12,7 +12,8 @@ from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import MachineLost
 from nearmetal.lab.clean import clean
 from nearmetal.model import TrialStatus
-from nearmetal.run.events import Event, TrialEnded
+from nearmetal.run.events import TrialEnded
+from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal, read_entries, read_records, render_line
 from tests.command_line import called

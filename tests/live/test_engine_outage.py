@@ -10,7 +10,8 @@ from nearmetal.console.terminal import Watcher
 from nearmetal.environments import docker
 from nearmetal.lab.clean import clean
 from nearmetal.lab.image import Image
-from nearmetal.run.events import Event, LeftBehind, TrialEnded, Withdrawn
+from nearmetal.run.events import TrialEnded
+from nearmetal.store.events import Event, LeftBehind, Withdrawn
 from tests.live.leftovers import stays
 from tests.order import mock_run
 

@@ -34,8 +34,9 @@ from nearmetal.model import (
     TrialStatus,
 )
 from nearmetal.run import pauses
-from nearmetal.run.events import Event, Step
+from nearmetal.run.events import Step
 from nearmetal.run.machine_state import read_states
+from nearmetal.store.events import Event
 from tests.existing_domain import ExistingDomain, define_existing_domain
 from tests.libvirt_network import LibvirtNetwork
 from tests.order import mock_run

@@ -28,7 +28,8 @@ from nearmetal.lab.qemu import identity
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
 from nearmetal.report import report_input
 from nearmetal.run import runner
-from nearmetal.run.events import Event, TrialEnded, TrialStarted
+from nearmetal.run.events import TrialEnded, TrialStarted
+from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
 from nearmetal.workloads.command import Command
 from nearmetal.workloads.http import Http

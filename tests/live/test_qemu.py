@@ -27,8 +27,9 @@ from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialStatus
 from nearmetal.run import pauses
-from nearmetal.run.events import Event, Step
+from nearmetal.run.events import Step
 from nearmetal.run.machine_state import read_states
+from nearmetal.store.events import Event
 from tests.conformance import killing
 from tests.conftest import OWN_CPU
 from tests.guests import GUEST

@@ -14,7 +14,8 @@ from nearmetal import cpu_lists
 from nearmetal.lab.changes.ledger import ledgers_folder, outstanding
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialStatus
-from nearmetal.run.events import Event, Step
+from nearmetal.run.events import Step
+from nearmetal.store.events import Event
 from tests.order import mock_run
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("one_attempt")]

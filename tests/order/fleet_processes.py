@@ -15,7 +15,7 @@ from nearmetal.fleet.engine import OnAFleet
 from nearmetal.fleet.worker import run_worker
 from nearmetal.progress_messages import ignore_text
 from nearmetal.run import session
-from nearmetal.run.events import Event
+from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
 from tests import fork_server
 from tests.order import mock_run

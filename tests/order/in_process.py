@@ -7,7 +7,8 @@ from nearmetal.progress_messages import Say
 from nearmetal.run.block import BlockTask
 from nearmetal.run.block_child import run_task
 from nearmetal.run.block_lines import Said
-from nearmetal.run.events import BlockSink, Event
+from nearmetal.run.events import BlockSink
+from nearmetal.store.events import Event
 
 
 class InProcess:

@@ -8,7 +8,7 @@ from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.model import Study, TrialRecord
 from nearmetal.progress_messages import Say, ignore_text
 from nearmetal.run import session
-from nearmetal.run.events import Event
+from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.study.study_file import read

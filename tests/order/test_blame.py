@@ -16,8 +16,8 @@ from nearmetal.model import BothClocks, Cause, Completed, Handle, Measurement, S
 from nearmetal.report import report_input
 from nearmetal.run import pauses, trial
 from nearmetal.run.blame import Fault
-from nearmetal.run.events import BlockEnded
 from nearmetal.run.liveness import Liveness
+from nearmetal.store.events import BlockEnded
 from nearmetal.store.folder import RunFolder
 from nearmetal.workloads.http import Http
 from tests.order import mock_run

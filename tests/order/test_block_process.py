@@ -26,8 +26,9 @@ from nearmetal.run import block_runner
 from nearmetal.run.block import BlockTask
 from nearmetal.run.block_child import read_task
 from nearmetal.run.block_lines import Beat, BlockFailed, read_event, write_event
-from nearmetal.run.events import BlockEnded, Event, Step, TrialEnded, TrialStarted
+from nearmetal.run.events import Step, TrialEnded, TrialStarted
 from nearmetal.run.runner import plan_task
+from nearmetal.store.events import BlockEnded, Event
 from nearmetal.store.folder import RunFolder
 from tests import fork_server
 from tests.order import mock_run

@@ -17,7 +17,9 @@ from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.world import World
 from nearmetal.model import Completed, Handle, Level, Measurement, Readback, Stage, TrialStatus
 from nearmetal.report import report_input
-from nearmetal.run.events import (
+from nearmetal.run.events import Step, TrialEnded
+from nearmetal.store import runs
+from nearmetal.store.events import (
     BlockEnded,
     BootEnded,
     BootStarted,
@@ -26,11 +28,8 @@ from nearmetal.run.events import (
     LeftBehind,
     NothingToCompare,
     RunEnded,
-    Step,
-    TrialEnded,
     Withdrawn,
 )
-from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events as events_of
 from nearmetal.store.journal import read_records as records_of

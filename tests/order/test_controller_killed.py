@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.lab.mock.world import World
 from nearmetal.model import TrialStatus
-from nearmetal.run.events import Event
+from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from tests import fork_server

@@ -25,8 +25,8 @@ from nearmetal.fleet.engine import OnAFleet
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.progress_messages import ignore_text
 from nearmetal.run import session
-from nearmetal.run.events import BlockDispatched, BlockEnded, Event
 from nearmetal.store import journal
+from nearmetal.store.events import BlockDispatched, BlockEnded, Event
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.store.verify import verify
 from nearmetal.study.blocks import plan_blocks

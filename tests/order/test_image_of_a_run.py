@@ -14,7 +14,7 @@ from nearmetal.lab import machine
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.image.pinned_images import pinned
 from nearmetal.model import Handle, MachineImage, Order, Recorder, Site, TrialStatus
-from nearmetal.run.events import BlockEnded, Event, FactsSeen
+from nearmetal.store.events import BlockEnded, Event, FactsSeen
 from nearmetal.store.folder import RunFolder
 from tests.order import mock_run
 from tests.unit.test_image_store import finished

@@ -15,9 +15,10 @@ from nearmetal.report import report_input as report
 from nearmetal.report.write import render
 from nearmetal.run import boot, runner
 from nearmetal.run.blame import Fault
-from nearmetal.run.events import BlockEnded, Event, LookTaken, TrialEnded, Withdrawn
+from nearmetal.run.events import TrialEnded
 from nearmetal.run.runner import RunCourse
 from nearmetal.store import runs
+from nearmetal.store.events import BlockEnded, Event, LookTaken, Withdrawn
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events as journaled
 from nearmetal.store.journal import read_records

@@ -16,7 +16,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import concurrent_runs, doctor
 from nearmetal.lab.lock import measuring
 from nearmetal.model import Resolved
-from nearmetal.run.events import Event
+from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from tests.command_line import called

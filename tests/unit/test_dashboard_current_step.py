@@ -11,7 +11,8 @@ from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
 from nearmetal.model import TrialAddress, TrialRecord, TrialStatus
 from nearmetal.run.dashboard_link import LiveNotes, wait_while_paused
-from nearmetal.run.events import BootStarted, Event, Step, TrialEnded, TrialStarted
+from nearmetal.run.events import Step, TrialEnded, TrialStarted
+from nearmetal.store.events import BootStarted, Event
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import hold_journal
 from nearmetal.store.run_control import LiveNote, forget_live, read_wish, write_wish

@@ -27,8 +27,8 @@ from nearmetal.report.page import keep_units
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections import cost
 from nearmetal.report.write import render, write
-from nearmetal.run.events import RunStarted
 from nearmetal.store import journal
+from nearmetal.store.events import RunStarted
 from nearmetal.store.folder import RunFolder
 from tests import journals, plausible_run
 from tests.unit.report_page import Tags, contents

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from nearmetal.console.running_estimates import RunningEstimates
 from nearmetal.console.terminal import Watcher
-from nearmetal.run.events import BlockEnded, BlockStarted, BootStarted, Step, TrialEnded
+from nearmetal.run.events import Step, TrialEnded
+from nearmetal.store.events import BlockEnded, BlockStarted, BootStarted
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from tests import plausible_run

@@ -10,17 +10,8 @@ from rich.console import Console
 from nearmetal.commands import running
 from nearmetal.console.terminal import Watcher
 from nearmetal.model import TrialRecord, TrialStatus
-from nearmetal.run.events import (
-    BlockStarted,
-    BootEnded,
-    BootStarted,
-    LeftBehind,
-    LookTaken,
-    Step,
-    TrialEnded,
-    TrialStarted,
-    Withdrawn,
-)
+from nearmetal.run.events import Step, TrialEnded, TrialStarted
+from nearmetal.store.events import BlockStarted, BootEnded, BootStarted, LeftBehind, LookTaken, Withdrawn
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.store.progress import RunProgress

@@ -13,7 +13,8 @@ from nearmetal.console.running_estimates import RunningEstimates
 from nearmetal.control_characters import strip_controls
 from nearmetal.model import TrialStatus
 from nearmetal.report.figures import format_count
-from nearmetal.run import events
+from nearmetal.run.events import Step, TrialEnded, TrialStarted
+from nearmetal.store import events
 from nearmetal.store.progress import RunProgress, estimate_time_left
 from nearmetal.study.levels import format_assignment, format_level
 from nearmetal.units import show_duration, show_elapsed
@@ -92,7 +93,7 @@ class Watcher:
         return f"at most ~{left} left" if self._looks else f"~{left} left"
 
     def __call__(self, event: events.Event) -> None:
-        if isinstance(event, events.TrialEnded):
+        if isinstance(event, TrialEnded):
             self._progress.take_line(event.record)
             if self._estimates:
                 self._estimates.take_record(event.record)
@@ -116,7 +117,7 @@ class Watcher:
         self._workload = ""
         self._is_made = self._is_left = False
 
-    def _on_Step(self, event: events.Step) -> None:
+    def _on_Step(self, event: Step) -> None:
         if event.name == "paused":
             self._console.print("paused by the dashboard" if event.state == "begins" else "going on")
         if self._bar and event.state == "begins":
@@ -124,10 +125,10 @@ class Watcher:
             room = max(8, self._console.width - self._console.width // 6 - 34)
             self._bar.update(self._task, description=strip_controls(what)[:room], left=self._show_left())
 
-    def _on_TrialStarted(self, event: events.TrialStarted) -> None:
+    def _on_TrialStarted(self, event: TrialStarted) -> None:
         self._workload = event.trial.workload
 
-    def _on_TrialEnded(self, event: events.TrialEnded) -> None:
+    def _on_TrialEnded(self, event: TrialEnded) -> None:
         record = event.record
         self._is_made |= record.boot is not None
         if record.status is not TrialStatus.OK:

@@ -17,7 +17,8 @@ from nearmetal.fleet.cluster import Fleet, SiteLost
 from nearmetal.fleet.messages import ARTIFACTS, EVENTS, Part, Spool, SpooledFile
 from nearmetal.model import TrialRecord
 from nearmetal.run.block_lines import PASSING, read_event, write_event
-from nearmetal.run.events import Event, TrialEnded
+from nearmetal.run.events import TrialEnded
+from nearmetal.store.events import Event
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.system.files import make_folder, sync_folder, write_whole
 

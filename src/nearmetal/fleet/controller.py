@@ -25,10 +25,11 @@ from nearmetal.progress_messages import Say
 from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block_lines import BlockFailed, BlockFinished, Said
 from nearmetal.run.boot import address_trial
-from nearmetal.run.events import BlockDispatched, BlockEnded, Event, SitesJoined, TrialEnded
+from nearmetal.run.events import TrialEnded
 from nearmetal.run.progress import Progress
 from nearmetal.run.runner import RunCourse, is_measured, plan_task
 from nearmetal.run.site_resources import is_pretended
+from nearmetal.store.events import BlockDispatched, BlockEnded, Event, SitesJoined
 from nearmetal.store.folder import AHEAD, RunFolder
 from nearmetal.study.blocks import plan_block
 

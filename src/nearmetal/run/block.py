@@ -19,8 +19,9 @@ from nearmetal.run import site_resources
 from nearmetal.run.boot import heed_cancellation, run_boot
 from nearmetal.run.boot_state import BootTask
 from nearmetal.run.dashboard_link import wait_while_paused
-from nearmetal.run.events import BlockSink, BlockStarted
+from nearmetal.run.events import BlockSink
 from nearmetal.store import damage
+from nearmetal.store.events import BlockStarted
 
 
 class BlockTask(Document):

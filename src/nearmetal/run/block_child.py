@@ -28,8 +28,9 @@ from nearmetal.lab.sites import opener
 from nearmetal.run import pauses
 from nearmetal.run.block import BlockTask, run_block
 from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, write_event
-from nearmetal.run.events import BlockSink, Event, emit_left
+from nearmetal.run.events import BlockSink, emit_left
 from nearmetal.store import damage
+from nearmetal.store.events import Event
 from nearmetal.system import pipes
 
 BEAT = 5.0

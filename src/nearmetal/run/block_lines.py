@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 from pydantic import ValidationError
 
 from nearmetal.errors import BadInput, HostCannot, NearmetalError, ToolFailed
-from nearmetal.run.events import Event, Step, TrialStarted
+from nearmetal.run.events import Step, TrialStarted
+from nearmetal.store.events import Event
 
 Kind = Literal["input", "host", "tool", "own", "system", "defect"]
 

@@ -24,10 +24,11 @@ from nearmetal.run import inspection, machine_creation
 from nearmetal.run.blame import Fault, Invalid, blame_plugin, describe_fault, find_blamed, find_fault
 from nearmetal.run.boot_state import BootTask, ProvisionedBoot
 from nearmetal.run.dashboard_link import wait_while_paused
-from nearmetal.run.events import BlockSink, BootEnded, BootStarted, Step, TrialEnded, emit_left
+from nearmetal.run.events import BlockSink, Step, TrialEnded, emit_left
 from nearmetal.run.kernel_alignment import align_kernels
 from nearmetal.run.services import ServiceSet
 from nearmetal.run.trial import TrialTask, keep_artifacts, run_trial
+from nearmetal.store.events import BootEnded, BootStarted
 from nearmetal.system import system_errors
 
 _NO_MORE_IS_WRITTEN = (*system_errors.FULL, errno.EROFS, errno.EIO)

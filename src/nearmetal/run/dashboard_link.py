@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 from nearmetal.model import Assignment, Identity, identify_assignment
-from nearmetal.run.events import BlockSink, BootStarted, Event, Step, TrialEnded, TrialStarted
+from nearmetal.run.events import BlockSink, Step, TrialEnded, TrialStarted
+from nearmetal.store.events import BootStarted, Event
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.run_control import LiveNote, read_wish
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from nearmetal.model import HostSpec, Resolved
 from nearmetal.progress_messages import Say
-from nearmetal.run.events import Event
 from nearmetal.run.progress import Progress
+from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
 
 Listeners = tuple[Callable[[Event], None], ...]

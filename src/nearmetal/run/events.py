@@ -9,21 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from nearmetal.lab.leftovers import Leftover
 from nearmetal.model import TrialAddress, TrialRecord, identify_assignment
-from nearmetal.store.events import BlockDispatched as BlockDispatched
-from nearmetal.store.events import BlockEnded as BlockEnded
-from nearmetal.store.events import BlockStarted as BlockStarted
-from nearmetal.store.events import BootEnded as BootEnded
-from nearmetal.store.events import BootStarted as BootStarted
-from nearmetal.store.events import Event as Event
-from nearmetal.store.events import FactsSeen as FactsSeen
-from nearmetal.store.events import LeftBehind as LeftBehind
-from nearmetal.store.events import LookTaken as LookTaken
-from nearmetal.store.events import NothingToCompare as NothingToCompare
-from nearmetal.store.events import RunEnded as RunEnded
-from nearmetal.store.events import RunResumed as RunResumed
-from nearmetal.store.events import RunStarted as RunStarted
-from nearmetal.store.events import SitesJoined as SitesJoined
-from nearmetal.store.events import Withdrawn as Withdrawn
+from nearmetal.store.events import Event, FactsSeen, LeftBehind
 from nearmetal.store.journal import Journal
 
 

@@ -18,9 +18,10 @@ from nearmetal.model import Handle, Machine, MachineSpec, ProcessId, Readback, R
 from nearmetal.run import verify
 from nearmetal.run.blame import Invalid
 from nearmetal.run.boot_state import BootTask, ProvisionedBoot
-from nearmetal.run.events import BlockSink, FactsSeen
+from nearmetal.run.events import BlockSink
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.resource_readback import Allotment, PlacedMachine
+from nearmetal.store.events import FactsSeen
 from nearmetal.store.facts import sift_facts
 
 _UPPER = "upperdir="

@@ -6,10 +6,11 @@ from types import MappingProxyType
 from typing import Any
 
 from nearmetal.model import Assignment, BlockPlan, HostSpec, Plan, TrialRecord
-from nearmetal.run import events
 from nearmetal.run.block import BlockRunner, BlockTask
+from nearmetal.run.events import EventStream, TrialEnded, emit_left
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
 from nearmetal.run.site_resources import choose_mtu
+from nearmetal.store import events
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal, read_events, read_records
 from nearmetal.store.manifest import Manifest
@@ -94,7 +95,7 @@ async def run(
                 break
         interrupted = False
     finally:
-        events.emit_left(course.stream, await blocks.close(), set())
+        emit_left(course.stream, await blocks.close(), set())
         course.end_run(interrupted)
     return course.progress
 
@@ -123,7 +124,7 @@ class RunCourse:
         """What the servers of each treatment are made of, by its place in the plan, as its first boot told."""
         self._journal = Journal(folder.journal)
         # Last, so that all hear first of a trial, and then that it was its treatment's last.
-        self.stream = events.EventStream(self._journal, (*listeners, self._follow_event))
+        self.stream = EventStream(self._journal, (*listeners, self._follow_event))
         for one in self.manifest.with_facts(self.happened).fairness:
             known = events.FactsSeen(treatment=one.treatment, role=one.role, facts=one.facts)
             self._note_image(known)
@@ -132,7 +133,7 @@ class RunCourse:
     def _follow_event(self, event: events.Event) -> None:
         if isinstance(event, events.FactsSeen):
             self._note_image(event)
-        if isinstance(event, events.TrialEnded):
+        if isinstance(event, TrialEnded):
             self.records.append(event.record)
             self._last_block = max(self._last_block, event.record.trial.block)
             if (treatment := self.progress.add(event.record)) is not None:
@@ -186,7 +187,7 @@ async def _run_block_until_whole(
     progress: Progress,
     blocks: BlockRunner,
     hosts: Mapping[str, HostSpec],
-    stream: events.EventStream,
+    stream: EventStream,
     made_of: Mapping[int, str],
 ) -> None:
     manifest = folder.read_manifest()
