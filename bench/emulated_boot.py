@@ -19,7 +19,7 @@ from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.qemu import arguments
 from nearmetal.lab.site import must
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 
@@ -63,7 +63,7 @@ async def run(rounds: int) -> Table:
     token = new_token()
     found: dict[str, list[dict[str, float]]] = {choice: [] for choice in LEFT_OUT}
     with held(ledgers_folder() / f"{token}.jsonl") as ledger:
-        lab = Lab(token, ledger, opener({}))
+        lab = Lab(token, ledger, Sites({}))
         try:
             for _ in range(rounds):
                 for choice in LEFT_OUT:

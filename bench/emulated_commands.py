@@ -17,7 +17,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import must
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 
@@ -58,7 +58,7 @@ async def measured(machine: Machine, rounds: int) -> Table:
 async def run(rounds: int) -> Table:
     token = new_token()
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
-    lab = Lab(token, ledger, opener({}))
+    lab = Lab(token, ledger, Sites({}))
     try:
         spec, site = MachineSpec(accel="tcg"), await lab.site("local")
         machine = await lab.attach(

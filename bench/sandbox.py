@@ -25,7 +25,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.qemu import least_privilege
 from nearmetal.lab.qemu.privilege import Privilege
 from nearmetal.lab.site import must
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 
@@ -115,7 +115,7 @@ async def run(rounds: int) -> Rounds:
     token = new_token()
     found: Rounds = {}
     with held(ledgers_folder() / f"{token}.jsonl") as ledger:
-        lab = Lab(token, ledger, opener({}))
+        lab = Lab(token, ledger, Sites({}))
         try:
             for number in range(rounds):
                 for name, ratio in (await compare(lab, number % 2 == 0)).items():

@@ -25,7 +25,7 @@ from nearmetal.errors import NearmetalError
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
@@ -66,7 +66,7 @@ async def measured(address: str) -> AsyncIterator[dict[str, Step]]:
     token = new_token()
     host = plugin.describe({"address": address}, MachineSpec()).host
     assert host is not None
-    sites = opener({"metal": host}, print)
+    sites = Sites({"metal": host}, print)
     with held(ledgers_folder() / f"{token}.jsonl") as ledger:
         lab = Lab(token, ledger, sites)
         try:

@@ -31,7 +31,7 @@ from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.cpus import allocation
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import available_cpus
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 
@@ -70,7 +70,7 @@ async def made(case: Case, vcpus: int) -> AsyncIterator[Machine]:
     """A machine with that quota, in a lab of its own."""
     token = new_token()
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
-    lab = Lab(token, ledger, opener({}))
+    lab = Lab(token, ledger, Sites({}))
     try:
         site = await lab.site("local")
         spec = MachineSpec(quota=case.quota, vcpus=vcpus)

@@ -37,7 +37,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import link
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     Completed,
@@ -117,7 +117,7 @@ async def staged(case: Case) -> AsyncIterator[tuple[LabStage, str]]:
     """Machines and a link of their own, and what shapes it."""
     token = new_token()
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
-    lab = Lab(token, ledger, opener({}))
+    lab = Lab(token, ledger, Sites({}))
     try:
         site = await lab.site("local")
         available = sorted(os.sched_getaffinity(0))

@@ -12,7 +12,7 @@ from nearmetal.config import Paths
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision
 from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
@@ -149,7 +149,7 @@ async def laboratory(environment: Environment, spec: EnvironmentSpec) -> AsyncIt
     if described.is_on_switch:
         await build(Recipe(), Paths.default().cache, print)
     hosts = {PLACE: described.host} if described.host is not None else {}
-    open_site = opener(hosts)
+    open_site = Sites(hosts)
     findings = await environment.check(spec, SPEC, await open_site(place(environment)))
     lacking = [finding for finding in findings if not finding.ok and finding.fatal]
     if lacking:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role, TrialRecord
 from nearmetal.study.resolve import resolve_alone
@@ -21,7 +21,7 @@ async def laboratory() -> AsyncIterator[Lab]:
     """A lab; nothing of it may remain."""
     token = new_token()
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
-    lab = Lab(token, ledger, opener({}))
+    lab = Lab(token, ledger, Sites({}))
     try:
         yield lab
     finally:

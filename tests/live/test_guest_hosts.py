@@ -16,7 +16,7 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.networks import link, network, trunk
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import must
-from nearmetal.lab.sites import Sites, opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import HostSpec, LinkSpec, Site
 
 from .laboratory import laboratory, machine, spec
@@ -74,7 +74,7 @@ async def hosts(lab_image: Image, tmp_path: Path) -> AsyncIterator[Hosts]:
             named[name] = HostSpec.model_validate(
                 {"ssh": where, "trunk": guest.address, "key": str(keys / "client"), "host_key": known}
             )
-        sites = opener(named)
+        sites = Sites(named)
         try:
             with contextlib.closing(Ledger(tmp_path / "guests.jsonl")) as ledger:
                 yield Hosts(sites, ledger)

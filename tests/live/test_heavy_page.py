@@ -11,7 +11,7 @@ import pytest_asyncio
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.stage import LabStage
 from tests.unit.test_workloads_live import life_on, stage_of
 
@@ -37,7 +37,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 async def stage(kind: str, home: Path, lab_image: Image) -> AsyncIterator[LabStage]:
     """A server of the kind, and a client on this host."""
     ledger = Ledger(ledgers_folder() / "heavy.jsonl")
-    lab = Lab(new_token(), ledger, opener({}))
+    lab = Lab(new_token(), ledger, Sites({}))
     try:
         yield stage_of(await made(lab, kind, "server"), await made(lab, "host", "client"))
     finally:

@@ -23,7 +23,7 @@ from nearmetal.lab.clocks import ClockWatch
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import LocalSite, available_cpus
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
 from nearmetal.run import verify
@@ -52,7 +52,7 @@ async def lab(far: FarHost) -> AsyncIterator[Lab]:
     """With this host and the far one."""
     token = new_token()
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
-    sites = opener({"far": HostSpec(ssh=far.ssh)}, print)
+    sites = Sites({"far": HostSpec(ssh=far.ssh)}, print)
     made = Lab(token, ledger, sites)
     try:
         yield made

@@ -15,7 +15,7 @@ from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import link as links
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, WorkloadSpec
 from nearmetal.study.resolve import build_workload, resolve_alone
@@ -62,7 +62,7 @@ async def lab_of() -> AsyncIterator[Made]:
     """A lab of which nothing may remain."""
     token = new_token()
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
-    lab = Lab(token, ledger, opener({}))
+    lab = Lab(token, ledger, Sites({}))
     try:
         yield Made(lab)
     finally:

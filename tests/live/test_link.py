@@ -15,7 +15,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks.link import Link
 from nearmetal.lab.site import must
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role
 from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
@@ -31,7 +31,7 @@ HOST = EnvironmentSpec(kind="host")
 async def lab(lab_image: Image) -> AsyncIterator[Lab]:
     token = new_token()
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
-    made = Lab(token, ledger, opener({}))
+    made = Lab(token, ledger, Sites({}))
     try:
         yield made
     finally:

@@ -13,7 +13,7 @@ import pytest_asyncio
 from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
 from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.site import LocalSite
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import HostSpec, Site
 from tests.ports import free_port
@@ -31,7 +31,7 @@ async def either(request: pytest.FixtureRequest, lab_image: Image) -> AsyncItera
         yield LocalSite()
         return
     host = request.getfixturevalue("far")
-    sites = opener({"far": HostSpec(ssh=host.ssh)})
+    sites = Sites({"far": HostSpec(ssh=host.ssh)})
     try:
         yield await sites("far")
     finally:

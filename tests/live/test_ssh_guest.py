@@ -14,7 +14,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import Change, EnvironmentSpec, HostSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
@@ -31,7 +31,7 @@ async def lab(lab_image: Image) -> AsyncIterator[Lab]:
     """With a guest in it, that is a host by the name of `metal`."""
     token = new_token()
     hosts: dict[str, HostSpec] = {}
-    sites = opener(hosts)
+    sites = Sites(hosts)
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     made = Lab(token, ledger, sites)
     try:

@@ -19,7 +19,7 @@ from nearmetal.lab import host_lock as lock
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
 from nearmetal.store.folder import RunFolder
@@ -272,7 +272,7 @@ async def make(far: FarHost) -> AsyncIterator[Make]:
     plugin = plugins.load("environments", "ssh")
     host = plugin.describe(options, SPEC).host
     assert host is not None
-    sites = opener({"metal": host})
+    sites = Sites({"metal": host})
     ledger = Ledger(ledgers_folder() / f"{token}.jsonl")
     lab = Lab(token, ledger, sites)
 

@@ -12,7 +12,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, MachineSpec
 from nearmetal.study.resolve import resolve_alone
@@ -120,7 +120,7 @@ async def test_more_commands_at_once_than_a_connection_takes(site: SshSite) -> N
 async def test_a_machine_is_confined_as_roots_would_be(far: Far) -> None:
     host = far(FREELY)
     token = new_token()
-    sites = opener({"metal": as_operator(host)})
+    sites = Sites({"metal": as_operator(host)})
     with held(ledgers_folder() / f"{token}.jsonl") as ledger:
         lab = Lab(token, ledger, sites)
         try:

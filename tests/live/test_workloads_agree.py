@@ -19,7 +19,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Measurement
 from nearmetal.study.resolve import resolve_alone
@@ -60,7 +60,7 @@ async def stage(kind: str, home: Path, request: pytest.FixtureRequest) -> AsyncI
         yield stage_of(ThisHost("server0"), ThisHost("client0"))
         return
     ledger = Ledger(ledgers_folder() / "agreement.jsonl")
-    lab = Lab(new_token(), ledger, opener({}))
+    lab = Lab(new_token(), ledger, Sites({}))
     try:
         yield stage_of(await made(lab, kind, "server"), await made(lab, kind, "client"))
     finally:

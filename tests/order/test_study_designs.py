@@ -217,7 +217,7 @@ async def test_machines_on_two_sites(tmp_path: Path, monkeypatch: pytest.MonkeyP
         async def aclose(self) -> None:
             """Nothing was reached."""
 
-    monkeypatch.setattr(block_child, "opener", lambda hosts, say: Opened())
+    monkeypatch.setattr(block_child, "Sites", lambda hosts, say: Opened())
     request = session.Request(study, text, (), False, tmp_path / "run", available=False)
     folder = await session.open_folder(request, resolve_treatments(study), Opened())
     await runner.run(folder, InProcess(ignore_text), {})

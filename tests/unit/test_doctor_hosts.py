@@ -68,7 +68,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         lacks = name == "qemu" and site.name == "c"
         return Finding(what="qemu", ok=not lacks, detail="it is not installed" if lacks else "", remedy="apt")
 
-    monkeypatch.setattr(doctor_hosts, "opener", Rack)
+    monkeypatch.setattr(doctor_hosts, "Sites", Rack)
     monkeypatch.setattr(trunk, "check_trunk", way)
     monkeypatch.setattr(doctor_hosts, "_check_environment", environment)
     file = tmp_path / "lab.toml"

@@ -154,8 +154,8 @@ async def attach_machine(kept: KeptMachine) -> AsyncIterator[Machine]:
     if kept.handle is None:
         raise NotProvisioned("it is not up yet", kept.name)
     from nearmetal import plugins
-    from nearmetal.lab.sites import opener
+    from nearmetal.lab.sites import Sites
 
     plugin = plugins.load("environments", kept.handle.kind)
-    async with aclosing(opener({})) as open_site:
+    async with aclosing(Sites({})) as open_site:
         yield await plugin.attach(kept.handle, await open_site(kept.handle.site))

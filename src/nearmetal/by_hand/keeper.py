@@ -32,7 +32,7 @@ from nearmetal.lab.machines import registry as written
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.lab.site import LocalSite
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import Handle
 from nearmetal.progress_messages import meanwhile
 from nearmetal.run.versions import lacks_image
@@ -53,7 +53,7 @@ async def keep_machine(environment: str, name: str | None, overrides: Sequence[s
     with written.claimed(await _draft_kept(name or environment, want), named=name is not None) as kept:
         # From here on what goes wrong is written down: the terminal that we were started from may go away.
         _redirect(2, written.log(kept.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        async with aclosing(opener({}, _tell_text)) as open_site:
+        async with aclosing(Sites({}, _tell_text)) as open_site:
             await _prepare(want, open_site)
             with held(ledgers_folder() / f"{kept.token}.jsonl") as ledger:
                 lab = Lab(kept.token, ledger, open_site)

@@ -19,7 +19,7 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.lock import wait_for_dead_run
 from nearmetal.lab.qemu import accelerator, snapshot
 from nearmetal.lab.site import LocalSite, must
-from nearmetal.lab.sites import Sites, opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import Document, HostSpec
 from nearmetal.progress_messages import Say, ignore_text, meanwhile
 from nearmetal.system import system_errors, temporary_folders
@@ -94,7 +94,7 @@ async def clean_hosts(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> 
     """
     cleaned = await clean_everything(say)
     known = {path.stem for path in ledgers_folder().glob("*.jsonl")}
-    async with aclosing(opener(hosts)) as open_site:
+    async with aclosing(Sites(hosts)) as open_site:
         found = await asyncio.gather(*(_find_unknown(name, open_site, known) for name in hosts))
     return _sum([cleaned, *(CleanOutput(left=left) for left in found)])
 
@@ -136,7 +136,7 @@ async def _replay(path: Path, say: Say) -> CleanOutput:
                 await orphans.wait_settled(path.stem)
                 ledger.settle_other_boots(LocalSite().boot_id)
                 before = ledger.outstanding()
-                async with aclosing(opener(before.hosts)) as open_site:
+                async with aclosing(Sites(before.hosts)) as open_site:
                     cleared = await Lab(path.stem, ledger, open_site).clear()
                 after = ledger.outstanding()
     except OSError as error:

@@ -19,7 +19,7 @@ from nearmetal.lab.host_checks import check_program, check_provided, finding
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.site import LocalSite, host_facts, must
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import Document, EnvironmentSpec, Finding, Frozen, MachineSpec, Site
 from nearmetal.model.hypervisor import name_hypervisor
 from nearmetal.shortened_list import shorten_list
@@ -300,7 +300,7 @@ async def _machine(kind: str, site: Site) -> None:
     """Make a machine, run a command in it, and remove it."""
     token = new_token()
     with held(ledgers_folder() / f"{token}.jsonl") as ledger:
-        lab = Lab(token, ledger, opener({}))
+        lab = Lab(token, ledger, Sites({}))
         try:
             machine = MachineSpec()
             made = resolve_alone(EnvironmentSpec(kind=kind), machine)

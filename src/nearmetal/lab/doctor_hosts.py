@@ -12,7 +12,7 @@ from nearmetal.lab.doctor import DISK_NEEDED, Diagnosis, HostDiagnosis
 from nearmetal.lab.host_checks import check_programs, describe_place, finding
 from nearmetal.lab.networks import trunk
 from nearmetal.lab.site import available_cpus, must, read_memory
-from nearmetal.lab.sites import Sites, opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import PRETENDED, EnvironmentSpec, Finding, HostSpec, MachineSpec, Site
 from nearmetal.units import show_duration, show_size
 
@@ -22,7 +22,7 @@ LOGIN, WAY = "login", "way"
 
 async def examine_hosts(hosts: Mapping[str, HostSpec]) -> Diagnosis:
     """Each host, and the way to it from where servers go: the first host with that role, else this one."""
-    async with aclosing(opener(hosts)) as open_site:
+    async with aclosing(Sites(hosts)) as open_site:
         reached = dict(zip(hosts, await asyncio.gather(*(_reach(name, open_site) for name in hosts)), strict=True))
         hub = next((name for name, host in hosts.items() if "server" in host.roles), "local")
         center = reached[hub] if hub in reached else await open_site("local")

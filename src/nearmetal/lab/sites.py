@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Sites:
     """Reaches the hosts of a study when they are asked for, each once; to be closed."""
 
-    def __init__(self, hosts: Mapping[str, HostSpec], say: Say) -> None:
+    def __init__(self, hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> None:
         self._hosts = hosts
         self._say = say
         self._local = LocalSite(say)
@@ -43,7 +43,3 @@ class Sites:
         for site in self._far.values():
             await site.close()
         self._far.clear()
-
-
-def opener(hosts: Mapping[str, HostSpec], say: Say = ignore_text) -> Sites:
-    return Sites(hosts, say)

@@ -24,7 +24,7 @@ from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import network
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.run import pauses
 from nearmetal.run.block import BlockTask, run_block
 from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, write_event
@@ -140,7 +140,7 @@ async def _keep_beating(sink: PipeSink) -> None:
 
 async def run_task(task: BlockTask, sink: BlockSink) -> None:
     """Run a block on a lab of its own, of which nothing remains but what is told."""
-    async with aclosing(opener(task.hosts, lambda text: sink.emit(Said(text=text)))) as open_site:
+    async with aclosing(Sites(task.hosts, lambda text: sink.emit(Said(text=text)))) as open_site:
         with held_anew() as (token, ledger):
             lab = Lab(token, ledger, open_site, task.mtu or network.MTU)
             try:

@@ -22,7 +22,7 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.lock import measuring, pretending
 from nearmetal.lab.machines import registry
 from nearmetal.lab.site import LocalSite, host_facts
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.planning import plan as planning
 from nearmetal.progress_messages import Say
@@ -112,7 +112,7 @@ class OnThisHost:
                 forget_live(folder)
                 try:
                     notes = LiveNotes(folder)
-                    async with aclosing(opener(hosts, say)) as open_site:
+                    async with aclosing(Sites(hosts, say)) as open_site:
                         # Each block has them too; so nobody takes one between two blocks.
                         await host_lock.hold_all(list_hosts(resolved) & hosts.keys(), open_site)
                         return await runner.run(folder, BlockProcesses(say, lock), hosts, (*listeners, notes), changed)
@@ -151,7 +151,7 @@ async def start(request: Request, say: Say, listeners: Listeners, engine: Engine
             if missing and not request.available:
                 raise make_refusal(request.study, missing)
         await versions.build_image(request.study, say)
-        async with aclosing(opener(hosts, say)) as open_site:
+        async with aclosing(Sites(hosts, say)) as open_site:
             folder = await open_folder(request, resolved, open_site, reader)
             if not request.is_pilot:
                 _say_if_too_few(folder.read_manifest(), say)
@@ -164,7 +164,7 @@ async def start(request: Request, say: Say, listeners: Listeners, engine: Engine
 
 async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing:
     """What cannot run, asked on sites that are opened for it alone."""
-    async with aclosing(opener(collect_hosts(study))) as open_site:
+    async with aclosing(Sites(collect_hosts(study))) as open_site:
         return await cannot_run(study, resolved, open_site)
 
 
@@ -237,7 +237,7 @@ async def resume_run(folder: RunFolder, say: Say, listeners: Listeners, engine: 
 
 async def _prepare_again(manifest: Manifest, hosts: Mapping[str, HostSpec], say: Say) -> Mapping[str, tuple[str, str]]:
     """Have ready what blocks need; what is another version than when the run began."""
-    async with aclosing(opener(hosts, say)) as open_site:
+    async with aclosing(Sites(hosts, say)) as open_site:
         await versions.build_image(manifest.study, say)
         now = await collect_versions(manifest.study, manifest.plan, open_site)
         changed = {**other_versions(manifest.versions, now), **find_other_plugins(manifest)}

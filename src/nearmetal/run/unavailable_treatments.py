@@ -16,7 +16,7 @@ from nearmetal.lab.machine import find_process
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk, underlay
 from nearmetal.lab.site import available_cpus, read_memory
-from nearmetal.lab.sites import opener
+from nearmetal.lab.sites import Sites
 from nearmetal.run import site_resources
 from nearmetal.study.levels import format_assignment
 from nearmetal.study.resolve import collect_hosts
@@ -36,7 +36,7 @@ async def foresee_missing(study: model.Study, resolved: Iterable[model.Resolved]
     No other machine is touched, and no program runs that the study names, or whose input it does.
     """
     hosts = collect_hosts(study)
-    async with aclosing(opener(hosts)) as open_site:
+    async with aclosing(Sites(hosts)) as open_site:
         here = _Here(study, hosts, open_site, asks=False)
         return await _find_missing(here, resolved), tuple(here.not_asked)
 
