@@ -7,14 +7,18 @@ from typing import Any
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.model import (
+    BlockPlan,
+    Plan,
     Response,
     Study,
+    TrialPlan,
     TrialRecord,
     TrialStatus,
     Warned,
 )
 from nearmetal.planning import plan as planning
 from nearmetal.store.manifest import Manifest
+from nearmetal.study.blocks import plan_blocks
 
 PRIMARIES = {"web": "throughput"}
 PAIR = ("host", "docker")
@@ -23,6 +27,8 @@ KINDS = ("host", "docker", "qemu")
 
 Value = Callable[[int, str, int], float]
 """Of block, environment and repeat."""
+MakeResponses = Callable[[BlockPlan, int, TrialPlan], Mapping[str, Response]]
+"""Of a block, the number of a boot in it, and a trial of that boot."""
 
 
 def manifest(environments: Sequence[str] = ("host", "docker"), **design: Any) -> Manifest:
@@ -101,6 +107,35 @@ def whole_run(of: Manifest, value: Value, response: Callable[[float], Response] 
         for block in range(of.study.design.most_blocks)
         for environment in ("host", "docker")
         for repeat in range(of.study.design.repeats)
+    ]
+
+
+def plan_records(plan: Plan, make_responses: MakeResponses, **more: Any) -> list[TrialRecord]:
+    """A record for each trial of a plan, in its order; all are ok."""
+    return [
+        TrialRecord.from_json(
+            {
+                "trial": {
+                    "id": trial.id,
+                    "block": block.index,
+                    "attempt": 0,
+                    "position": trial.position,
+                    "repeat": 0,
+                    "treatment": boot.treatment,
+                    "workload": trial.workload,
+                },
+                "site": "local",
+                "boot": {"id": f"{block.index}-{number}", "how": "boot"},
+                "status": "ok",
+                "responses": {
+                    name: asdict(response) for name, response in make_responses(block, number, trial).items()
+                },
+                **more,
+            }
+        )
+        for block in plan_blocks(plan)
+        for number, boot in enumerate(block.boots)
+        for trial in boot.trials
     ]
 
 

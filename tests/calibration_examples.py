@@ -1,17 +1,16 @@
 """Calibrations made up for tests: journals of the built-in study in which all is known."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from nearmetal import studies
-from nearmetal.model import Assignment, Response, TrialRecord
+from nearmetal.model import Assignment, BlockPlan, Response, TrialPlan, TrialRecord
 from nearmetal.planning import plan as planning
 from nearmetal.store.manifest import Manifest
-from nearmetal.study.blocks import plan_blocks
 from nearmetal.study.study_file import read
+from tests.analysis_inputs import plan_records
 
 Values = Callable[[Assignment, str, float], Mapping[str, Response]]
 """Of a treatment, a workload, and noise of mean 0 and spread 1 that is the boot's own."""
@@ -55,29 +54,8 @@ def sound(treatment: Assignment, workload: str, noise: float) -> dict[str, Respo
 def records(of: Manifest, values: Values = sound, seed: int = 1, **more: Any) -> list[TrialRecord]:
     """All trials of the plan, ok. The same seed, the same noise."""
     generator = np.random.default_rng(seed)
-    return [
-        TrialRecord.from_json(
-            {
-                "trial": {
-                    "id": trial.id,
-                    "block": block.index,
-                    "attempt": 0,
-                    "position": trial.position,
-                    "repeat": 0,
-                    "treatment": boot.treatment,
-                    "workload": trial.workload,
-                },
-                "site": "local",
-                "boot": {"id": f"{block.index}-{number}", "how": "boot"},
-                "status": "ok",
-                "responses": {
-                    name: asdict(response)
-                    for name, response in values(boot.treatment, trial.workload, generator.normal()).items()
-                },
-                **more,
-            }
-        )
-        for block in plan_blocks(of.plan)
-        for number, boot in enumerate(block.boots)
-        for trial in boot.trials
-    ]
+
+    def make_responses(block: BlockPlan, number: int, trial: TrialPlan) -> Mapping[str, Response]:
+        return values(block.boots[number].treatment, trial.workload, generator.normal())
+
+    return plan_records(of.plan, make_responses, **more)

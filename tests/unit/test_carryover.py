@@ -9,10 +9,11 @@ import pytest
 from nearmetal.analysis.carryover import CarryoverEffects, find_carryover_p
 from nearmetal.analysis.contrasts import matched_contrasts
 from nearmetal.analysis.responses import arms_of_study
-from nearmetal.model import Plan, TrialRecord
+from nearmetal.model import BlockPlan, Plan, Response, TrialPlan, TrialRecord
 from nearmetal.planning import plan as planning
 from nearmetal.study.blocks import plan_blocks
 from nearmetal.study.study_file import read
+from tests.analysis_inputs import plan_records, ratio
 
 STUDY = """
 name = "carried"
@@ -36,33 +37,15 @@ share_boot = false
 SECOND = STUDY.replace("[design]", '[[workloads]]\nname = "again"\nkind = "http"\n[design]')
 
 
-def records(plan: Plan, carried: float, seed: int = 1, lag: int = 1) -> list[TrialRecord]:
+def records(plan: Plan, carried: float) -> list[TrialRecord]:
     """Boots vary by 1 %. A boot after one of `b` is slower by `carried`."""
-    generator = np.random.default_rng(seed)
-    found = []
-    for block in plan_blocks(plan):
-        for number, boot in enumerate(block.boots):
-            is_after_b = number >= lag and block.boots[number - lag].treatment["environment"] == "b"
-            for trial in boot.trials:
-                value = 1000 * (1 - carried * is_after_b) * float(np.exp(generator.normal(0, 0.01)))
-                response = {"value": value, "unit": "1/s", "better": "higher"}
-                document: dict[str, Any] = {
-                    "trial": {
-                        "id": trial.id,
-                        "block": block.index,
-                        "attempt": 0,
-                        "position": trial.position,
-                        "repeat": 0,
-                        "treatment": boot.treatment,
-                        "workload": trial.workload,
-                    },
-                    "site": "local",
-                    "boot": {"id": f"{block.index}-{number}", "how": "boot"},
-                    "status": "ok",
-                    "responses": {"throughput": response},
-                }
-                found.append(TrialRecord.from_json(document))
-    return found
+    generator = np.random.default_rng(1)
+
+    def make_responses(block: BlockPlan, number: int, trial: TrialPlan) -> dict[str, Response]:
+        is_after_b = number >= 1 and block.boots[number - 1].treatment["environment"] == "b"
+        return {"throughput": ratio(1000 * (1 - carried * is_after_b) * float(np.exp(generator.normal(0, 0.01))))}
+
+    return plan_records(plan, make_responses)
 
 
 def codes(plan: Plan, kept: Sequence[TrialRecord], design: Any) -> list[list[str]]:
