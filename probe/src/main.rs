@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use ground::refusal::Refusal;
-use ground::{output, usage};
+use ground::argument_error::Refusal;
+use ground::{invocation, output};
 use load::serve;
 use machine::{agent, at, awake, boot, hold, launch, link};
 use watch::{bystanders, clock, cpuset, facts, noise, sample};
@@ -89,7 +89,7 @@ fn print_refusal(error: &anyhow::Error) -> ExitCode {
     if cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe) {
         return ExitCode::from(output::BROKEN_PIPE);
     }
-    let name = usage::own_name();
+    let name = invocation::own_name();
     output::print_complaint(match error.downcast_ref::<Refusal>() {
         Some(refusal) => refusal.render_for(&name),
         None => format!("{name}: {error:#}"),

@@ -1,20 +1,20 @@
 //! What all parts of the probe stand on: clocks, places, processes, quantities, and how a verb speaks.
 
-pub mod band;
+pub mod argument_error;
 pub mod chunked;
 pub mod clock;
+pub mod clock_bounds;
 pub mod figures;
 pub mod interface;
 pub mod interrupt;
+pub mod invocation;
 pub mod kernel;
 pub mod layout;
 pub mod netlink;
 pub mod output;
-pub mod place;
+pub mod placement;
 pub mod process;
-pub mod refusal;
+pub mod receive_timestamp;
 pub mod statistics;
-pub mod timestamped;
 pub mod timing;
 pub mod units;
-pub mod usage;

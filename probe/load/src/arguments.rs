@@ -10,8 +10,8 @@ use super::request;
 use super::target::{self, Target};
 use super::trust::Client;
 use ground::clock::Nanoseconds;
+use ground::invocation::own_name;
 use ground::units;
-use ground::usage::own_name;
 
 const EXAMPLES: &str = "\
 Examples:

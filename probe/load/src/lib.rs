@@ -47,8 +47,8 @@ pub use arguments::Args;
 pub use document::Document;
 pub use progress_lines::{ProgressLine, StepLine, WaitingLine};
 
-use ground::refusal::Refusal;
-use ground::{interrupt, layout, output, usage};
+use ground::argument_error::Refusal;
+use ground::{interrupt, invocation, layout, output};
 
 /// How long an address may take to accept a connection while its name has others.
 const PATIENCE: Nanoseconds = 3 * SECOND;
@@ -106,7 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ExitCode::from(INTERRUPTED)
     } else if document.requests.completed == 0 {
         let reason = text::no_reply(&document);
-        output::print_complaint(format_args!("{}: {reason}", usage::own_name()));
+        output::print_complaint(format_args!("{}: {reason}", invocation::own_name()));
         ExitCode::from(NO_REPLY)
     } else {
         ExitCode::SUCCESS

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::program::{self, Program};
-use ground::place::{self, CpuList, WatchedProcess};
+use ground::placement::{self, CpuList, WatchedProcess};
 use ground::process::{self, ProcessEnd, Usage};
 use ground::timing::{self, PromptWakeups, monotonic_ns, realtime_ns};
 use ground::{interrupt, output, units};
@@ -292,7 +292,7 @@ fn wait_and_become(
         .and_then(|()| rustix::stdio::dup2_stdout(stdout))
         .and_then(|()| rustix::stdio::dup2_stderr(stderr))
         .context("cannot connect the program's output")?;
-    cpus.map_or(Ok(()), place::pin_this_thread)?;
+    cpus.map_or(Ok(()), placement::pin_this_thread)?;
     let prompt = PromptWakeups::ask();
     timing::wait_until_realtime(intended_ns);
     drop(prompt);
@@ -312,7 +312,7 @@ fn watch_child(
     deadline_ns: i64,
     outputs: &mut [OutputCapture; 2],
 ) -> anyhow::Result<bool> {
-    let ended = place::open_pidfd(child)?;
+    let ended = placement::open_pidfd(child)?;
     let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     loop {
         let left_ns = deadline_ns - monotonic_ns();

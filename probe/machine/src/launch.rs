@@ -17,7 +17,7 @@ use crate::credentials::{self, Kept, Owner};
 use crate::program::{OWN_FAILURE, Program, User};
 use crate::tap::{self, TapName};
 use ground::output;
-use ground::place::{self, Place, WatchedProcess};
+use ground::placement::{self, Place, WatchedProcess};
 use ground::process::{self, Signals, Usage};
 
 /// Start a program where and how it must run.
@@ -100,15 +100,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn launch_program(args: Args) -> anyhow::Result<u8> {
     if let Some(parent) = args.place.die_with_parent {
-        place::die_with_parent(parent)?;
+        placement::die_with_parent(parent)?;
     }
     if args.place.die_with_parent.is_some() || args.enter.is_some() {
-        place::be_ordinary();
+        placement::be_ordinary();
     }
     args.place
         .cgroup
         .iter()
-        .try_for_each(|dir| place::join_cgroup(dir))?;
+        .try_for_each(|dir| placement::join_cgroup(dir))?;
     let taps = args
         .taps
         .iter()
@@ -125,10 +125,10 @@ fn launch_program(args: Args) -> anyhow::Result<u8> {
         .map(|word| fill_in(&fill_in(word, "tap", &taps)?, "file", &files))
         .collect::<anyhow::Result<Vec<_>>>()?;
     if let Some(path) = &args.place.netns {
-        place::enter_netns(path)?;
+        placement::enter_netns(path)?;
     }
     if let Some(cpus) = &args.place.cpus {
-        place::pin_this_thread(cpus)?;
+        placement::pin_this_thread(cpus)?;
     }
     if let Some(file) = &args.pid_file {
         // It is this process that becomes the program.
@@ -148,7 +148,7 @@ fn launch_program(args: Args) -> anyhow::Result<u8> {
         program.chdir = None;
         credentials::become_user(owner, &args.groups, &args.kept)?;
         if let Some(parent) = args.place.die_with_parent {
-            place::die_with_parent(parent)?;
+            placement::die_with_parent(parent)?;
         }
     }
     let entered = args.enter.and_then(Pid::from_raw);
@@ -219,7 +219,7 @@ fn fill_in(word: &OsStr, kind: &str, opened: &[OwnedFd]) -> anyhow::Result<OsStr
 /// Join the namespaces and the root directory of process `pid`.
 fn enter_namespaces(pid: Pid, keep_network: bool) -> anyhow::Result<()> {
     let number = pid.as_raw_nonzero();
-    let target = place::open_pidfd(pid)?;
+    let target = placement::open_pidfd(pid)?;
     let root = rustix::fs::open(
         format!("/proc/{number}/root"),
         OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail};
 
 use ground::interface;
-use ground::place::in_netns;
+use ground::placement::in_netns;
 
 /// A TAP by the namespace it lives in and its name there, written `NETNS_PATH:IFNAME`.
 #[derive(Clone, Debug)]

@@ -4,7 +4,9 @@
 //! at most what the quickest ones of the other do; the middle is right if both ways are equally quick at their best.
 
 use super::packet::{Time, Times};
-use ground::band::{Bound, Bounds, Line, Lines, PARTS, STAMPED_APART, find_ends, part_index};
+use ground::clock_bounds::{
+    Bound, Bounds, Line, Lines, PARTS, STAMPED_APART, find_ends, part_index,
+};
 
 /// One of the two captures by the order in which they were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

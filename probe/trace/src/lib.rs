@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
 
-use ground::usage::own_name;
+use ground::invocation::own_name;
 use ground::{interrupt, layout, output};
 
 mod ahead;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use ground::kernel::Kernel;
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 /// A kernel of files: two interrupt lines, and no thread but what a test adds.
 pub struct Laid(PathBuf);

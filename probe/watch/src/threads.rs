@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use ground::kernel::{Kernel, value_of};
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 /// How long a process may be in the making, on a CPU that others want too: till then it is not seen.
 pub const BEING_MADE: Duration = Duration::from_millis(100);

@@ -14,8 +14,8 @@ use super::request::LastRequest;
 use crate::poller::{EventFlags, Poller};
 use crate::socket;
 use ground::clock::{self, MILLISECOND, NEVER, Nanoseconds};
+use ground::receive_timestamp;
 use ground::statistics::Durations;
-use ground::timestamped;
 use ground::timing::PromptWakeups;
 
 const LISTENER: u64 = u64::MAX;
@@ -103,7 +103,7 @@ impl Server {
         net::listen(&listener, BACKLOG)?;
         if seen.arrivals.is_some() {
             // Where it is refused, arrivals are when they were read.
-            let _ = timestamped::stamp_arrivals(&listener);
+            let _ = receive_timestamp::stamp_arrivals(&listener);
         }
         let poller = Poller::new()?;
         poller.add(&listener, LISTENER, EventFlags::IN)?;
@@ -250,7 +250,7 @@ impl Server {
             };
             let buffer = &mut self.buffer[..];
             let received = match self.seen.arrivals {
-                Some(_) => timestamped::receive_stamped(socket, buffer)
+                Some(_) => receive_timestamp::receive_stamped(socket, buffer)
                     .map(|(count, arrived)| (count, Some(arrived as Nanoseconds)))
                     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
                 None => {

@@ -13,7 +13,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ground::place::{self, Place, WatchedProcess};
+use ground::placement::{self, Place, WatchedProcess};
 use ground::process::{self, Signals};
 use ground::{interface, output};
 
@@ -71,19 +71,19 @@ impl Ready {
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.place.die_with_parent {
-        place::die_with_parent(parent)?;
+        placement::die_with_parent(parent)?;
     }
-    place::be_ordinary();
+    placement::be_ordinary();
     args.place
         .cgroup
         .iter()
-        .try_for_each(|dir| place::join_cgroup(dir))?;
+        .try_for_each(|dir| placement::join_cgroup(dir))?;
     if let Some(path) = &args.place.netns {
-        place::enter_netns(path)?;
+        placement::enter_netns(path)?;
         interface::bring_up("lo")?;
     }
     if let Some(cpus) = &args.place.cpus {
-        place::pin_this_thread(cpus)?;
+        placement::pin_this_thread(cpus)?;
     }
     let signals = Signals::block_signals(&[Signal::TERM, Signal::INT, Signal::HUP, Signal::CHILD]);
     match &args.root {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use crate::tap::{self, TapName};
-use ground::place::in_netns;
+use ground::placement::in_netns;
 use ground::{interface, interrupt, output, units};
 
 mod direction;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 /// `bystanders.v1`: who may run on CPUs that are to be kept free.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

@@ -1,6 +1,6 @@
 //! CPUs as the hexadecimal masks of /proc/irq/default_smp_affinity and the workqueues: words of 32 CPUs, highest first.
 
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 /// The CPUs of a mask; nothing when it is none, or has no CPU.
 pub fn parse(text: &str) -> Option<CpuList> {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use ground::kernel::Kernel;
 use ground::output;
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 mod document;
 mod masks;

@@ -12,7 +12,7 @@ use super::since;
 use super::survey::{self, DEFAULT_IRQ, WORKQUEUE, irq_file, where_now};
 use crate::threads::{self, BEING_MADE, ShownThread, Thread};
 use ground::kernel::Kernel;
-use ground::place::{CpuList, pin_thread};
+use ground::placement::{CpuList, pin_thread};
 
 /// How long passes over all threads go on, to find those that were started while others were moved.
 const PATIENCE: Duration = Duration::from_secs(3);

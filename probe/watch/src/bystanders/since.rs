@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::document::Document;
 use crate::threads::{self, ShownThread, Thread};
 use ground::kernel::Kernel;
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 /// Where a thread would run that was started since, had nobody been moved; nothing for one that did not inherit where
 /// it runs: whoever put it there, it was not `away`.

@@ -10,7 +10,7 @@ use crate::cpuset;
 use crate::irq::Interrupts;
 use crate::threads;
 use ground::kernel::Kernel;
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 pub const DEFAULT_IRQ: &str = "/proc/irq/default_smp_affinity";
 pub const WORKQUEUE: &str = "/sys/devices/virtual/workqueue/cpumask";

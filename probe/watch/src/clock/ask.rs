@@ -15,7 +15,7 @@ use super::{AskArgs, receive_buffer};
 use crate::facts;
 use ground::kernel::Kernel;
 use ground::timing::{self, PromptWakeups, monotonic_ns};
-use ground::{interrupt, output, timestamped};
+use ground::{interrupt, output, receive_timestamp};
 
 /// Without an answer for so many timeouts from the first question on, nobody is there.
 const FUTILE_TIMEOUTS: i64 = 3;
@@ -54,7 +54,7 @@ fn connect_socket(args: &AskArgs) -> io::Result<UdpSocket> {
     socket.connect(args.server)?;
     socket.set_nonblocking(true)?;
     receive_buffer::enlarge_buffer(&socket)?;
-    timestamped::stamp_arrivals(&socket)?;
+    receive_timestamp::stamp_arrivals(&socket)?;
     Ok(socket)
 }
 
@@ -189,7 +189,7 @@ fn receive_packet(socket: &UdpSocket, until_ns: i64) -> io::Result<PacketArrival
     // One byte more than a packet, so that a longer one is seen to be foreign.
     let mut buffer = [0; SIZE + 1];
     loop {
-        match timestamped::receive_stamped(socket, &mut buffer) {
+        match receive_timestamp::receive_stamped(socket, &mut buffer) {
             Ok((length, arrived_ns)) => {
                 if let Some(packet) = Packet::from_bytes(&buffer[..length]) {
                     return Ok(PacketArrival::Answer(packet, arrived_ns));

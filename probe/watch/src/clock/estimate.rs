@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ground::band::{Bound, Bounds, Line};
+use ground::clock_bounds::{Bound, Bounds, Line};
 
 /// The four times of an exchange, in nanoseconds since the epoch by the clock of whoever took them.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,7 @@ use super::packet::{Kind, Packet, SIZE};
 use super::{ServeArgs, receive_buffer};
 use crate::facts;
 use ground::kernel::Kernel;
-use ground::{interrupt, output, timestamped, timing};
+use ground::{interrupt, output, receive_timestamp, timing};
 
 /// The line that says the server can be asked.
 #[derive(Serialize, JsonSchema)]
@@ -32,7 +32,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         )
     })?;
     receive_buffer::enlarge_buffer(&socket).context("cannot take room for what arrives")?;
-    timestamped::stamp_arrivals(&socket).context("cannot ask for the times of arrival")?;
+    receive_timestamp::stamp_arrivals(&socket).context("cannot ask for the times of arrival")?;
     let source = facts::clock_source(&Kernel::running()).unwrap_or_default();
     let listening = socket
         .local_addr()
@@ -64,7 +64,7 @@ fn answer_one(socket: &UdpSocket, limit: Option<Duration>, source: &str) -> io::
         Err(error) if is_nothing(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let (length, received_ns) = timestamped::receive_stamped(socket, &mut buffer)?;
+    let (length, received_ns) = receive_timestamp::receive_stamped(socket, &mut buffer)?;
     let packet = Packet::from_bytes(&buffer[..length]);
     let Some(question) = packet.filter(|packet| packet.kind == Kind::Question) else {
         return Ok(());

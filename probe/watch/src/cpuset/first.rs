@@ -10,7 +10,7 @@ use super::files::{describe_refusal, remove_group, transfer_threads, write};
 use super::survey;
 use crate::threads::BEING_MADE;
 use ground::kernel::Kernel;
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 /// Make our group, take the CPUs away from the others, and move everybody; who or what refuses it.
 pub fn set_apart(

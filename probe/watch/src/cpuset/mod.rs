@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use ground::kernel::Kernel;
 use ground::output;
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 mod document;
 mod files;

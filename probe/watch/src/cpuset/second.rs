@@ -10,7 +10,7 @@ use super::document::{Back, Document, Hierarchy, RefusedChange};
 use super::files::{describe_refusal, list_groups_below, read_ids, remove_group, write};
 use crate::threads;
 use ground::kernel::Kernel;
-use ground::place::{self, CpuList};
+use ground::placement::{self, CpuList};
 
 /// Make our group a partition: all of it, or nothing.
 pub fn set_apart(
@@ -126,7 +126,7 @@ fn where_they_were(
         };
         let is_loose = online.exclude(&shown.cpus).is_none();
         let cpus: CpuList = was.parse().map_err(anyhow::Error::msg)?;
-        if is_loose && let Err(error) = place::pin_thread(shown.thread.id, &cpus) {
+        if is_loose && let Err(error) = placement::pin_thread(shown.thread.id, &cpus) {
             left.push(describe_refusal(&shown.name, &error));
         }
     }

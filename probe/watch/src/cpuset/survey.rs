@@ -6,7 +6,7 @@ use super::document::{Document, Group, Hierarchy, Version};
 use super::{files, hierarchy};
 use crate::threads::{self, ShownThread};
 use ground::kernel::Kernel;
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 /// What keeps other programs off these CPUs now, and what of theirs would have to move.
 pub fn survey_cpus(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::hypervisor::{self, Virtualization};
 use ground::kernel::{Kernel, value_of};
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 #[derive(Serialize, JsonSchema)]
 pub struct Processor {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use ground::kernel::Kernel;
-use ground::place::CpuList;
+use ground::placement::CpuList;
 
 use super::Listener;
 use super::causes::Causes;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 
 use ground::kernel::Kernel;
-use ground::place::{self, CpuList};
+use ground::placement::{self, CpuList};
 use ground::timing::{monotonic_ns, realtime_ns};
 use ground::{interrupt, output, units};
 
@@ -114,7 +114,7 @@ fn listen_on(
     stop: &AtomicBool,
 ) -> anyhow::Result<Listener> {
     let kernel = Kernel::running();
-    let pinned = place::pin_this_thread(&CpuList::from_single(cpu as usize));
+    let pinned = placement::pin_this_thread(&CpuList::from_single(cpu as usize));
     let resolution = listen::calibrate_clock(monotonic_ns);
     let threshold_ns = match threshold {
         Some(threshold) => i64::try_from(threshold.as_nanos())

@@ -6,7 +6,7 @@ use std::num::ParseIntError;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::usage::{in_one_line, own_name};
+use crate::invocation::{in_one_line, own_name};
 
 /// Characters of what was typed that are told again.
 const SHOWN: usize = 200;

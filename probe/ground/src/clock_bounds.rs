@@ -365,5 +365,5 @@ fn find_highest([mut from, mut to]: [f64; 2], height: impl Fn(f64) -> f64) -> f6
 }
 
 #[cfg(test)]
-#[path = "band_tests.rs"]
+#[path = "clock_bounds_tests.rs"]
 mod tests;
