@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::mix::{self, RequestKind};
 use super::plan::{EngineName, Extent, Mode, OpenLoop, PerStep, Plan, Ramp, Spacing};
 use super::request;
+use super::request_mix::{self, RequestKind};
 use super::target::{self, Target};
-use super::trust::Client;
+use super::trusted_roots::Client;
 use ground::clock::Nanoseconds;
 use ground::invocation::own_name;
 use ground::units;
@@ -292,7 +292,7 @@ impl Args {
                 format!("--mix: cannot read '{file}': {error}; name a file that you may read")
             })?,
         };
-        mix::parse(&text).map_err(|reason| format!("--mix: {reason}"))
+        request_mix::parse(&text).map_err(|reason| format!("--mix: {reason}"))
     }
 
     fn paths_in_turn(&self, target: &Target) -> Result<Vec<RequestKind>, String> {
@@ -300,14 +300,16 @@ impl Args {
             target::check_path(path).map_err(|reason| format!("--path: {reason}"))?;
         }
         if let Some(method) = &self.method {
-            mix::parse_token("--method", method)?;
+            request_mix::parse_token("--method", method)?;
         }
         let body = self
             .data
             .as_deref()
             .map(|text| match text.strip_prefix('@') {
                 None => Ok(text.as_bytes().into()),
-                Some(file) => mix::read_body(file).map_err(|reason| format!("--data: {reason}")),
+                Some(file) => {
+                    request_mix::read_body(file).map_err(|reason| format!("--data: {reason}"))
+                }
             });
         let body = body.transpose()?;
         std::iter::once(&target.path)

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use super::errors::Failure;
-use super::job::{Job, Live, Pace, Window};
 use super::poller;
 use super::recorder::{Exchange, Life, Recorder};
 use super::reply::Reply;
 use super::thread_cpu;
+use super::thread_job::{Job, Live, Pace, Window};
 use ground::clock::{self, MILLISECOND, Nanoseconds};
 use ground::timing::{PromptWakeups, RealTime};
 

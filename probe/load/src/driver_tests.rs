@@ -1,8 +1,8 @@
 use std::sync::atomic::AtomicBool;
 
 use super::super::arguments::tests::plan;
-use super::super::job::Pace;
 use super::super::request;
+use super::super::thread_job::Pace;
 use super::*;
 
 /// An engine that takes longer to send than the schedule gives it, and hears of nothing but by waiting: of all that

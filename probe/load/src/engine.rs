@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::driver;
 use super::epoll::{Epoll, Plain, Tls, Transport};
-use super::job::{Job, Live, Pace, Window};
 use super::plan::{EngineName, Plan};
 use super::recorder::Recorder;
+use super::thread_job::{Job, Live, Pace, Window};
 use super::uring::{self, Uring};
 
 /// The way to the kernel.

@@ -11,13 +11,13 @@ use rustix::net;
 
 use super::driver::{self, Core, Engine, LONGEST_WAIT};
 use super::errors::Failure;
-use super::job::{Job, Live};
 use super::poller::{EventFlags, Poller};
 use super::recorder::{Exchange, Life};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
 use super::socket;
 use super::thread_cpu;
+use super::thread_job::{Job, Live};
 use ground::clock::{self, MILLISECOND, Nanoseconds};
 
 pub use tls::Tls;

@@ -7,13 +7,13 @@ use std::sync::{Barrier, OnceLock, mpsc};
 use anyhow::{Context, anyhow};
 
 use super::engine::{self, Choice};
-use super::job::{Job, Live, Pace, Window};
-use super::mix;
 use super::plan::{Extent, Mode, Plan};
 use super::progress::Progress;
 use super::recorder::Recorder;
 use super::request;
+use super::request_mix;
 use super::schedule::deal_share;
+use super::thread_job::{Job, Live, Pace, Window};
 use ground::clock::{self, MILLISECOND, Nanoseconds, per_second};
 
 /// What a measurement found.
@@ -61,7 +61,7 @@ pub fn measure_load(
     let job = Job {
         address,
         requests: request::build_requests(plan),
-        turn: mix::lay_out_turn(&weights),
+        turn: request_mix::lay_out_turn(&weights),
         tls: plan.tls.clone(),
         timeout: plan.timeout,
         new_connections: plan.new_connections,

@@ -2,9 +2,9 @@
 
 use clap::ValueEnum;
 
-use super::mix::RequestKind;
+use super::request_mix::RequestKind;
 use super::target::Target;
-use super::trust::Client;
+use super::trusted_roots::Client;
 use ground::clock::Nanoseconds;
 use ground::units;
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::job::{Live, Window};
-use super::live;
+use super::live_display;
 use super::progress_lines::{ProgressLine, StepLine, WaitingLine};
-use super::step::Step;
+use super::ramp_step::Step;
+use super::thread_job::{Live, Window};
 use ground::clock::{self, MILLISECOND, Nanoseconds, SECOND, per_second};
 use ground::layout;
 
@@ -62,7 +62,7 @@ impl Progress {
             let line = self.read_line(lives, window, now, before);
             before = (now, line.completed);
             self.print_line(&line, |width| {
-                format!("\r\x1b[K{}", live::live_line(&line, width))
+                format!("\r\x1b[K{}", live_display::live_line(&line, width))
             });
             next += INTERVAL;
             // After a stop of this process the lines that were missed are not made up for.
@@ -76,7 +76,7 @@ impl Progress {
     /// Steps of a ramp follow.
     pub fn begin_steps(&self) {
         if matches!(self.reader, ProgressReader::Person) {
-            let headings = live::step_headings(layout::terminal_width(std::io::stderr()));
+            let headings = live_display::step_headings(layout::terminal_width(std::io::stderr()));
             let _ = writeln!(std::io::stderr(), "{headings}");
         }
     }
@@ -85,7 +85,7 @@ impl Progress {
     pub fn report_step(&self, step: &Step) {
         let schema = "load.step.v1";
         self.print_line(&StepLine { schema, step }, |width| {
-            live::step_row(step, width) + "\n"
+            live_display::step_row(step, width) + "\n"
         });
     }
 
@@ -93,7 +93,7 @@ impl Progress {
     pub fn report_waiting(&self, up_to_ns: Nanoseconds) {
         let schema = "load.waiting.v1";
         self.print_line(&WaitingLine { schema, up_to_ns }, |_| {
-            live::waiting_row(up_to_ns) + "\n"
+            live_display::waiting_row(up_to_ns) + "\n"
         });
     }
 

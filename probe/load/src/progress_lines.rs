@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::step::Step;
+use super::ramp_step::Step;
 use ground::clock::Nanoseconds;
 
 /// One line of `--progress`.

@@ -7,10 +7,10 @@ use super::engine::Choice;
 use super::measure::{self, Measurement};
 use super::plan::{Mode, OpenLoop, Plan, Ramp};
 use super::progress::Progress;
+use super::ramp_pause;
+use super::ramp_step::{Rest, Step};
 use super::recorder::Recorder;
-use super::rest;
 use super::saturation::{Outcome, Purpose, Saturation, Search};
-use super::step::{Rest, Step};
 use ground::clock::{MILLISECOND, Nanoseconds, SECOND, per_second};
 
 /// Replies keep up when they lag behind by at most this share of the step's time, or by less than one request: no more
@@ -32,7 +32,7 @@ pub fn climb_ramp(
     let mut search = Search::new(ramp.from, ramp.step, ramp.to);
     let mut steps: Vec<Step> = Vec::new();
     let mut all: Option<Measurement> = None;
-    let mut pace = rest::RestPace::default();
+    let mut pace = ramp_pause::RestPace::default();
     progress.begin_steps();
     while let Some((rate, purpose)) = search.next() {
         progress.offered = Some(rate);
@@ -49,9 +49,10 @@ pub fn climb_ramp(
             progress.report_step(&step);
             search.record_outcome(outcome, reached_rate(found, rate));
             pace.heed_step(found, &step);
-            if rest::is_due(found, step.too_many_errors, &pace) && search.next().is_some() {
+            if ramp_pause::is_due(found, step.too_many_errors, &pace) && search.next().is_some() {
                 let length = time_due(found, rate);
-                step.rest = rest::wait(plan, address, engine, stop, progress, (&pace, length))?;
+                step.rest =
+                    ramp_pause::wait(plan, address, engine, stop, progress, (&pace, length))?;
                 if matches!(step.rest, Some(Rest::Gone(_))) {
                     search.end_search();
                 }
@@ -221,12 +222,12 @@ fn add(mut sum: Measurement, next: Measurement) -> Measurement {
 mod tests {
     use super::super::arguments::tests::plan;
     use super::super::errors::Failure;
-    use super::super::job::Window;
     use super::super::plan::PerStep;
     use super::super::recorder::{Exchange, Life};
     use super::super::reply::{LastHead, Reply};
     use super::super::schedule::ArrivalSchedule;
     use super::super::statuses::Statuses;
+    use super::super::thread_job::Window;
     use super::*;
     use ground::clock::NEVER;
 

@@ -1,7 +1,7 @@
 //! What makes a saturation point doubtful, told at the end of a ramp.
 
+use super::ramp_step::{Rest, Step};
 use super::saturation::{CensoredRate, Saturation};
-use super::step::{Rest, Step};
 use ground::figures::{format_count, format_duration, format_rate, of_many};
 
 /// Each says what was seen, and what it means or how to mend it.

@@ -1,10 +1,10 @@
 //! What one thread measures. Only requests that were meant to be sent within the window count.
 
 use super::errors::{Errors, Failure, add_fields};
-use super::growth::Growth;
-use super::job::Window;
+use super::latency_growth::Growth;
 use super::reply::Reply;
 use super::statuses::{self, Statuses};
+use super::thread_job::Window;
 use ground::clock::{MILLISECOND, Nanoseconds};
 use ground::statistics::Durations;
 

@@ -1,7 +1,7 @@
 //! What is sent: the words that may stand in a request, and its bytes, put together before any clock starts.
 
-use super::mix::{RequestKind, parse_token};
 use super::plan::Plan;
+use super::request_mix::{RequestKind, parse_token};
 
 /// One request, ready to send.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::document::Document;
-use super::live::{step_headings, step_row};
+use super::live_display::{step_headings, step_row};
 use super::plan::{Extent, Mode, PerStep, Plan};
+use super::ramp_step::Step;
 use super::saturation::{CensoredRate, Saturation};
-use super::step::Step;
 use ground::clock::Nanoseconds;
 use ground::figures::{
     describe_none_due, format_bytes, format_count, format_duration, format_percent, format_rate,

@@ -7,11 +7,11 @@ use rustix::net::SocketAddrAny;
 
 use super::driver::{self, Core, Engine};
 use super::errors::Failure;
-use super::job::{Job, Live};
 use super::pinned_memory::PinnedMemory;
 use super::recorder::{Exchange, Life};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
+use super::thread_job::{Job, Live};
 use ground::clock::{self, Nanoseconds, SECOND};
 
 /// The first read of a reply; what remains of a body is discarded unseen.

@@ -16,7 +16,7 @@ use super::Epoll;
 use super::transport::Transport;
 use crate::errors::Failure;
 use crate::poller::EventFlags;
-use crate::trust::{self, Agreement, Client};
+use crate::trusted_roots::{self, Agreement, Client};
 use ground::clock::{self, Nanoseconds};
 
 /// The longest record with its head: RFC 8446, section 5.2.
@@ -461,10 +461,10 @@ pub fn try_handshake(
             Err(Failure::Certificate(reason)) => {
                 return Err(format!(
                     "{address} has a {reason}; {}",
-                    trust::choose_remedy(reason)
+                    trusted_roots::choose_remedy(reason)
                 ));
             }
-            Err(Failure::Tls(trust::NOT_TLS)) => {
+            Err(Failure::Tls(trusted_roots::NOT_TLS)) => {
                 return Err(format!(
                     "{address} does not speak TLS; write the URL with http://, or name its port for https://"
                 ));

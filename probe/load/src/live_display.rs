@@ -1,7 +1,7 @@
 //! What a person sees while a load runs: a line that changes, and of a ramp a row for each step.
 
 use super::progress_lines::ProgressLine;
-use super::step::Step;
+use super::ramp_step::Step;
 use ground::clock::{Nanoseconds, SECOND};
 use ground::figures::{format_count, format_duration, format_percent, format_rate};
 use ground::layout::{Column, Fitting};

@@ -7,7 +7,7 @@ use super::plan::{Extent, Mode, OpenLoop, Plan};
 use super::request::Request;
 use super::schedule::{ArrivalSchedule, deal_share};
 use super::spin::Margin;
-use super::trust::Client;
+use super::trusted_roots::Client;
 use ground::clock::{NEVER, Nanoseconds};
 
 /// Requests per second of a thread up to which it runs ahead of ordinary ones, so as to be on time beside them. It then

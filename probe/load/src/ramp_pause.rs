@@ -8,8 +8,8 @@ use super::engine::Choice;
 use super::measure;
 use super::plan::{Extent, Mode, Plan};
 use super::progress::Progress;
+use super::ramp_step::{Rest, Step};
 use super::recorder::Recorder;
-use super::step::{Rest, Step};
 use ground::clock::{self, MILLISECOND, Nanoseconds, SECOND};
 
 /// So many quick replies in turn are a server at rest: one may have passed by what others wait for.

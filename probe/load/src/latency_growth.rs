@@ -1,6 +1,6 @@
 //! How much longer requests take the later they are due: what tells a server that falls behind from one that is slow.
 
-use super::outstanding::{self, BUCKETS, Cell, OCTAVES, add};
+use super::outstanding_requests::{self, BUCKETS, Cell, OCTAVES, add};
 use ground::clock::Nanoseconds;
 
 /// Times are kept by slices of the window, each twice as wide whenever it is longer than they reach.
@@ -95,7 +95,7 @@ impl Growth {
         let of_all = if is_chance { 0.0 } else { of_all.slope.abs() };
         let grown = slopes.into_iter().fold(of_all, f64::max) * sending as f64;
         let whole = (sending >> (FINEST + self.doubled)) as usize;
-        grown.max(outstanding::estimate_lag(
+        grown.max(outstanding_requests::estimate_lag(
             &self.cells,
             whole,
             sending as f64,

@@ -98,7 +98,7 @@ fn wait(cells: &[Cell], sending: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::growth::Growth;
+    use super::super::latency_growth::Growth;
     use fastrand::Rng;
     use ground::clock::{Nanoseconds, SECOND};
 
