@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use super::kernel_arguments::CONTROL;
 use super::seed::PROBE;
-use super::words::CONTROL;
 
 pub const SECRET: &str = "/run/nearmetal/agent.secret";
 /// Where the controller looks for it.

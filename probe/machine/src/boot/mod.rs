@@ -16,15 +16,15 @@ use ground::output;
 
 mod agent;
 mod disk;
+mod kernel_arguments;
 mod modules;
 mod mounts;
 mod network;
 mod seed;
-mod words;
 
 pub(crate) use agent::SECRET as AGENT_SECRET;
+use kernel_arguments::Words;
 use modules::Modules;
-use words::Words;
 
 /// What the initial RAM disk calls the probe, and the kernel starts as its first process.
 const NAME: &str = "/init";

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, bail};
 
-use super::words::{WantedInterface, Words};
+use super::kernel_arguments::{WantedInterface, Words};
 use ground::interface::bring_up;
 use ground::netlink::requests::{Index, Netlink};
 
