@@ -9,7 +9,7 @@ use ground::placement::CpuList;
 mod document;
 mod masks;
 mod moves;
-mod since;
+mod started_since;
 mod survey;
 
 pub use document::{Back, Document, MoveOutcome};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::document::{Back, Bystander, Document, MoveOutcome, RefusedMove};
 use super::masks;
-use super::since;
+use super::started_since;
 use super::survey::{self, DEFAULT_IRQ, WORKQUEUE, irq_file, where_now};
 use crate::threads::{self, BEING_MADE, ShownThread, Thread};
 use ground::kernel::Kernel;
@@ -134,11 +134,12 @@ pub fn move_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
 
 /// Threads that started since the list was made, where something moved away would have started them, go where that is.
 fn let_loose(kernel: &Kernel, before: &Document) -> u64 {
-    let usual = since::usual_cpus(before);
+    let usual = started_since::usual_cpus(before);
     let mut loose = BTreeSet::new();
     let mut count = 0;
     until_quiet(kernel, PATIENCE, |shown| {
-        let Some(was) = since::inherited_cpus(kernel, before, usual.as_ref(), &loose, &shown)
+        let Some(was) =
+            started_since::inherited_cpus(kernel, before, usual.as_ref(), &loose, &shown)
         else {
             return false;
         };

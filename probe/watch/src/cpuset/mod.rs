@@ -14,10 +14,10 @@ use ground::placement::CpuList;
 
 mod document;
 mod files;
-mod first;
 mod hierarchy;
-mod second;
 mod survey;
+mod version_1;
+mod version_2;
 
 use document::Version;
 pub use document::{Back, Document};
@@ -76,8 +76,8 @@ fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
     }
     let there = known_hierarchy(wanted)?;
     let refused = match there.version {
-        Version::First => first::set_apart(kernel, &wanted.groups, there, &kept)?,
-        Version::Second => second::set_apart(kernel, there, &kept)?,
+        Version::First => version_1::set_apart(kernel, &wanted.groups, there, &kept)?,
+        Version::Second => version_2::set_apart(kernel, there, &kept)?,
     };
     for one in refused {
         output::print_complaint(format_args!("{}: {}", one.what, one.why));
@@ -88,8 +88,8 @@ fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
 fn put_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
     let there = known_hierarchy(before)?;
     match there.version {
-        Version::First => first::put_back(kernel, before, there),
-        Version::Second => second::put_back(kernel, before, there),
+        Version::First => version_1::put_back(kernel, before, there),
+        Version::Second => version_2::put_back(kernel, before, there),
     }
 }
 

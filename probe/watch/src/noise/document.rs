@@ -9,7 +9,7 @@ use ground::placement::CpuList;
 
 use super::Listener;
 use super::causes::Causes;
-use super::listen::{ClockResolution, Heard};
+use super::listener::{ClockResolution, Heard};
 
 /// The noise of CPUs that were listened to at the same time.
 #[derive(Serialize, JsonSchema)]

@@ -15,12 +15,12 @@ use ground::{interrupt, output, units};
 
 mod causes;
 mod document;
-mod listen;
+mod listener;
 mod text;
 
 use causes::{MachineCounts, ThreadCounts};
 pub use document::Document;
-use listen::{ClockResolution, Heard};
+use listener::{ClockResolution, Heard};
 
 /// Listen to CPUs: how often, and for how long, does a program that wants to run there not run?
 ///
@@ -115,7 +115,7 @@ fn listen_on(
 ) -> anyhow::Result<Listener> {
     let kernel = Kernel::running();
     let pinned = placement::pin_this_thread(&CpuList::from_single(cpu as usize));
-    let resolution = listen::calibrate_clock(monotonic_ns);
+    let resolution = listener::calibrate_clock(monotonic_ns);
     let threshold_ns = match threshold {
         Some(threshold) => i64::try_from(threshold.as_nanos())
             .unwrap_or(i64::MAX)
@@ -126,7 +126,7 @@ fn listen_on(
     together.wait();
     pinned?;
     let before = ThreadCounts::read(&kernel);
-    let heard = listen::listen_for_gaps(monotonic_ns, duration_ns, threshold_ns, stop);
+    let heard = listener::listen_for_gaps(monotonic_ns, duration_ns, threshold_ns, stop);
     let counts = [before, ThreadCounts::read(&kernel)];
     Ok(Listener {
         cpu,

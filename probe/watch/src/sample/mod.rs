@@ -20,14 +20,14 @@ use ground::{interrupt, units};
 
 mod block_layers;
 mod cgroup;
-mod model;
-mod raw;
+mod counters;
+mod interval;
 mod reader;
 
 use cgroup::{CgroupName, CgroupReader};
-pub use model::Sample;
-use raw::CounterSources;
-pub(crate) use raw::cpu_ticks;
+use counters::CounterSources;
+pub(crate) use counters::cpu_ticks;
+pub use interval::Sample;
 
 /// Tell what this machine uses, interval by interval: CPUs, disks, network interfaces, memory, pressure, interrupts.
 ///

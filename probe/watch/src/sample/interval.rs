@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::cgroup::CgroupCounters;
-use super::raw::{CpuTicks, DiskCounters, InterfaceCounters, Raw, Stalls};
+use super::counters::{CpuTicks, DiskCounters, InterfaceCounters, Raw, Stalls};
 
 /// What happened in an interval. Counts are of the interval, shares and percentages of its length; gauges are its end's.
 #[derive(Serialize, JsonSchema, Debug)]
