@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace::entries;
+use trace::fuzz_entries;
 
 fuzz_target!(|input: &[u8]| {
     let Some((length, files)) = input.split_first_chunk() else {
         return;
     };
     let (first, second) = files.split_at(files.len().min(u16::from_le_bytes(*length).into()));
-    entries::trace_both(first, second);
+    fuzz_entries::trace_both(first, second);
 });

@@ -2,6 +2,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace::entries;
+use trace::fuzz_entries;
 
-fuzz_target!(|input: &[u8]| entries::read_heads(input));
+fuzz_target!(|input: &[u8]| fuzz_entries::read_heads(input));

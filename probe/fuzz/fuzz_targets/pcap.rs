@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace::entries;
+use trace::fuzz_entries;
 
 fuzz_target!(|input: &[u8]| {
-    entries::trace_capture(input);
+    fuzz_entries::trace_capture(input);
 });

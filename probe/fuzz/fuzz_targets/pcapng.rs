@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use trace::entries;
+use trace::fuzz_entries;
 
 /// A section's header, up to the byte order.
 const LITTLE: &[u8] = b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\x1c\0\0\0";
@@ -13,5 +13,5 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let section = if order & 1 == 0 { LITTLE } else { BIG };
-    entries::trace_capture(&[section, blocks].concat());
+    fuzz_entries::trace_capture(&[section, blocks].concat());
 });

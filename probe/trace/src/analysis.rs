@@ -6,18 +6,18 @@ use std::rc::Rc;
 
 use super::capture::Taker;
 use super::connection::{Connection, PassOutcome};
+use super::connection_key::{ConnectionEnd, Key, Wire};
 use super::counts::Counts;
 use super::document::{Options, Protocols};
-use super::findings::Findings;
-use super::foreign::{Foreign, Strangers};
+use super::finished_exchanges::Findings;
 use super::head::Kind;
 use super::hosts::Hosts;
-use super::key::{ConnectionEnd, Key, Wire};
 use super::packet::{Packet, Time};
 use super::pcap::Behind;
 use super::table::Table;
 use super::tcp::{self, Segment};
 use super::translations::RewrittenConnections;
+use super::unfollowed_packets::{Foreign, Strangers};
 use super::usual_packet::{PLAIN, STAMPED, Usual};
 use super::{ip, link, tunnel};
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::bytes::chunk_at;
+use super::file_window::Window;
 use super::packet::{Next, Packet, Record, Time, Times, UNTIMED};
 use super::pcap::{self, Behind, Pcap};
 use super::pcapng::Pcapng;
 use super::source::{INTERRUPTED, Source};
-use super::window::Window;
 
 /// The name of the format of what is no capture.
 pub const NO_FORMAT: &str = "none";

@@ -10,9 +10,9 @@ use super::analysis::{Analysis, dissect_packet};
 use super::capture::{Capture, Taker};
 use super::clocks::{CapturePlace, Clocks};
 use super::comparison::Comparison;
-use super::compose;
 use super::distributions::Requests;
 use super::document::{Document, Side};
+use super::document_assembly;
 use super::head::Kind;
 use super::hosts::Hosts;
 use super::join::Join;
@@ -155,7 +155,7 @@ pub fn side_by_side<S: Source>(
             false => "server",
         };
         let end = is_common.then_some(end);
-        compose::compose_capture(name, &reading.capture, &mut reading.analysis, end)
+        document_assembly::compose_capture(name, &reading.capture, &mut reading.analysis, end)
     });
     let documents = documents.collect();
     let [first, second] = &mut readings;
@@ -172,7 +172,7 @@ pub fn side_by_side<S: Source>(
         *ignored.entry(name).or_default() += count;
     }
     let joined = is_common.then(|| join.build_document());
-    Ok(compose::compose_document(
+    Ok(document_assembly::compose_document(
         documents,
         sides,
         &client.analysis.sums,
@@ -185,7 +185,7 @@ pub fn side_by_side<S: Source>(
 /// What one side sent: as it left at its own end, but what was overtaken or doubled as it arrived at the other.
 fn seen_at_both<S: Source>(own: &mut Reading<S>, other: &Reading<S>, kind: Kind) -> Side {
     let arrived = other.analysis.sums.counts_of(kind);
-    let mut side = compose::compose_side(&mut own.analysis, kind);
+    let mut side = document_assembly::compose_side(&mut own.analysis, kind);
     side.counts.reordered = arrived.reordered;
     side.counts.duplicates = arrived.duplicates;
     side

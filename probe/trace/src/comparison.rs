@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::analysis::{DissectedPacket, dissect_packet};
-use super::askers::Askers;
 use super::capture::Capture;
+use super::client_ends::Askers;
 use super::clocks::{ClockWindow, Clocks, Gain, Stamp, estimate_clocks};
+use super::connection_key::{ConnectionEnd, Key};
+use super::direction_join::AT_ONCE;
 use super::hosts::Hosts;
-use super::key::{ConnectionEnd, Key};
-use super::lane::AT_ONCE;
 use super::packet::{Time, Times, UNTIMED};
 use super::source::Source;
 use super::tcp::{self, Segment};

@@ -1,14 +1,14 @@
 //! A connection: what both of its ends send, and the requests and responses in that.
 
+use super::connection_key::{ConnectionEnd, Ends, Key};
 use super::counts::Counts;
 use super::document::Protocols;
 use super::exchange::Exchanges;
-use super::exchange::spans::Handshake;
-use super::findings::{Done, Findings};
+use super::exchange::phases::Handshake;
+use super::finished_exchanges::{Done, Findings};
 use super::head::Kind;
-use super::key::{ConnectionEnd, Ends, Key};
-use super::mark::Mark;
 use super::packet::{Time, known_time};
+use super::packet_identity::Mark;
 use super::reader::MessageReader;
 use super::stream::{START, Stream};
 use super::tcp::{self, Offer, Segment};

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::tally::{PlacedSegment, Sight, add_fields};
+use super::segment_counts::{PlacedSegment, Sight, add_fields};
 use super::tcp::{self, Segment};
 
 /// Counts of what one end sent. Segments are those with payload, unless it says otherwise.

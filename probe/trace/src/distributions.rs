@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::exchange::Exchange;
-use super::exchange::spans::Handshake;
+use super::exchange::phases::Handshake;
 use super::repeated_values::RepeatedValues;
-use super::request_line::{FinishedExchange, JoinedExchange};
+use super::request_record::{FinishedExchange, JoinedExchange};
 use ground::statistics::Summary;
 
 #[derive(Default)]

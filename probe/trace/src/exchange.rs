@@ -2,10 +2,10 @@
 
 use super::head::{Kind, Method};
 use super::packet::Time;
-use super::tally::Tally;
+use super::segment_counts::Tally;
 
-pub mod spans;
-pub mod turns;
+pub mod phases;
+pub mod truncated_exchanges;
 
 /// One of the two messages of an exchange, on its way.
 #[derive(Clone, Copy, Debug, Default)]

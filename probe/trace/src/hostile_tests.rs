@@ -1,6 +1,6 @@
 //! Captures as nobody should make them: whatever the bytes, there is a document, and no panic.
 
-use super::{entries, wire};
+use super::{fuzz_entries, wire};
 
 #[path = "../../tests/it/trace_support/samples.rs"]
 mod samples;
@@ -41,7 +41,7 @@ fn spoiled_captures_are_told_as_far_as_they_make_sense() {
     for seed in 0..600 {
         let mut random = fastrand::Rng::with_seed(seed);
         let capture = &captures[random.usize(0..captures.len())];
-        entries::trace_capture(&spoil_bytes(capture, &mut random));
+        fuzz_entries::trace_capture(&spoil_bytes(capture, &mut random));
     }
 }
 
@@ -52,8 +52,8 @@ fn spoiled_captures_are_joined_with_whole_ones() {
         let mut random = fastrand::Rng::with_seed(seed);
         let capture = &captures[random.usize(0..captures.len())];
         let spoiled = spoil_bytes(capture, &mut random);
-        entries::trace_both(capture, &spoiled);
-        entries::trace_both(&spoiled, &spoil_bytes(capture, &mut random));
+        fuzz_entries::trace_both(capture, &spoiled);
+        fuzz_entries::trace_both(&spoiled, &spoil_bytes(capture, &mut random));
     }
 }
 
@@ -62,14 +62,14 @@ fn arbitrary_bytes_are_no_capture() {
     for seed in 0..120 {
         let mut random = fastrand::Rng::with_seed(seed);
         let noise: Vec<u8> = (0..random.usize(0..3000)).map(|_| random.u8(..)).collect();
-        assert_eq!(entries::trace_capture(&noise).packets, 0);
+        assert_eq!(fuzz_entries::trace_capture(&noise).packets, 0);
         // Behind a header that is one, they are packets of some kind.
         let pcap = Pcap::default();
-        entries::trace_capture(&[pcap.header(), noise.clone()].concat());
+        fuzz_entries::trace_capture(&[pcap.header(), noise.clone()].concat());
         let frames = noise.chunks(60);
         let records = frames.flat_map(|frame| pcap.record(wire::BEGIN, frame));
         let records: Vec<u8> = records.collect();
-        entries::trace_capture(&[pcap.header(), records].concat());
+        fuzz_entries::trace_capture(&[pcap.header(), records].concat());
     }
 }
 
@@ -95,8 +95,8 @@ fn segments_of_any_fields_are_placed_somewhere() {
             talk.packets.insert(place, packet);
         }
         let file = Pcap::default().file(&talk.packets);
-        entries::trace_capture(&file);
-        entries::trace_both(&file, &file);
+        fuzz_entries::trace_capture(&file);
+        fuzz_entries::trace_both(&file, &file);
     }
 }
 
@@ -114,7 +114,7 @@ fn every_length_of_a_capture_is_told() {
 fn cut_every(bytes: usize) {
     for capture in captures() {
         for length in (0..capture.len()).step_by(bytes) {
-            entries::trace_capture(&capture[..length]);
+            fuzz_entries::trace_capture(&capture[..length]);
         }
     }
 }
@@ -124,8 +124,8 @@ fn spoiled_options_and_heads_are_read_in_bounds() {
     for seed in 0..20_000 {
         let mut random = fastrand::Rng::with_seed(seed);
         let options = random.choice(options()).unwrap();
-        entries::read_options(&spoil_bytes(&options, &mut random));
+        fuzz_entries::read_options(&spoil_bytes(&options, &mut random));
         let heads = random.choice(heads()).unwrap();
-        entries::read_heads(&spoil_bytes(&heads, &mut random));
+        fuzz_entries::read_heads(&spoil_bytes(&heads, &mut random));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::key::Key;
+use super::connection_key::Key;
 
 /// Pairs of hosts that share a connection.
 #[derive(Clone, Debug, Default)]

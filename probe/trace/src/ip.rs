@@ -1,7 +1,7 @@
 //! IPv4 and IPv6: whose packet it is, and how much it carries, which the capture may have cut but the header tells.
 
 use super::bytes::chunk_at;
-use super::foreign::Foreign;
+use super::unfollowed_packets::Foreign;
 
 pub const TCP: u8 = 6;
 

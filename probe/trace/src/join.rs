@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use super::analysis::DissectedPacket;
-use super::askers::Askers;
+use super::client_ends::Askers;
 use super::clocks::{CapturePlace, Clocks};
+use super::connection_key::{ConnectionEnd, Ends, Key};
+use super::direction_join::{self, Alone, Lane, Leaving};
 use super::join_document::{BetweenEnds, Fates, JoinDocument, JoinSpreads};
-use super::key::{ConnectionEnd, Ends, Key};
-use super::lane::{self, Alone, Lane, Leaving};
 use super::packet::{Time, Times};
-use super::request_line::{FinishedExchange, JoinedExchange, Mishaps};
+use super::request_record::{FinishedExchange, JoinedExchange, Mishaps};
 use super::tcp::{self, Segment};
 use ground::statistics::Durations;
 
@@ -360,8 +360,8 @@ impl Times {
     /// What was on its way when the other capture began was not seen leaving; nor what leaves, by its clock, after its end.
     /// What arrives before that begin, or after that end, says nothing.
     fn alone_arriving(&self, time: Time) -> Alone {
-        let settled =
-            self.first.saturating_add(UNSETTLED)..=self.last.saturating_sub(lane::PATIENCE);
+        let settled = self.first.saturating_add(UNSETTLED)
+            ..=self.last.saturating_sub(direction_join::PATIENCE);
         match time {
             _ if time < self.first || time > self.last => Alone::Nothing,
             _ if !settled.contains(&time) => Alone::Unsettled,

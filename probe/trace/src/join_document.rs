@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::packet::Time;
-use super::tally::add_fields;
+use super::segment_counts::add_fields;
 use ground::statistics::{Durations, Summary};
 
 /// What two captures show together.

@@ -11,71 +11,71 @@ use anyhow::{Context, bail};
 use ground::invocation::own_name;
 use ground::{interrupt, layout, output};
 
-mod ahead;
 mod analysis;
-mod askers;
 mod bytes;
 mod capture;
 mod capture_pair;
+mod client_ends;
 mod clocks;
 mod comparison;
-mod compose;
 mod connection;
+mod connection_key;
 mod counts;
+mod direction_join;
 mod distributions;
 mod document;
+mod document_assembly;
 mod exchange;
 mod file_guard;
-mod findings;
-mod foreign;
+mod file_window;
+mod finished_exchanges;
 mod head;
 #[cfg(test)]
-mod heap;
-mod history;
+mod heap_peak;
 mod hosts;
 mod ip;
 mod join;
 mod join_document;
-mod key;
-mod lane;
 mod link;
-mod map;
-mod mark;
+mod mapped_file;
+mod out_of_order;
 mod packet;
+mod packet_identity;
 mod pcap;
 mod pcapng;
-mod preface;
+mod proxy_protocol;
 mod reader;
 mod recent_connections;
+mod recent_segments;
 mod repeated_values;
-mod request_line;
-mod shapes;
+mod request_record;
+mod request_targets;
+mod segment_counts;
+mod segment_sizes;
 mod source;
 mod stream;
 mod table;
-mod tally;
-mod targets;
 mod tcp;
 mod text;
 mod translations;
 mod tunnel;
+mod unfollowed_packets;
 mod usual_packet;
 mod warnings;
-mod window;
 mod writes;
 
+#[cfg(test)]
+mod connection_memory_tests;
+#[cfg(test)]
+mod fast_path_tests;
 #[cfg(any(test, fuzzing))]
-pub mod entries;
+pub mod fuzz_entries;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod interrupted_tests;
 #[cfg(test)]
-mod kept_tests;
-#[cfg(test)]
 mod memory_tests;
-#[cfg(test)]
-mod short_way_tests;
 #[cfg(test)]
 #[path = "../../tests/it/trace_support/wire.rs"]
 #[allow(dead_code)]
@@ -85,7 +85,7 @@ use analysis::Analysis;
 use capture::{Capture, NO_FORMAT};
 use distributions::Requests;
 pub use document::Document;
-pub use request_line::RequestLine;
+pub use request_record::RequestLine;
 use source::{Source, Until};
 
 /// Take captures apart: connections, requests, and what became of their segments.
@@ -249,10 +249,10 @@ fn read_by<S: Source>(
         requests.distributions = counted;
     }
     let name = names.first().map_or("", String::as_str);
-    let capture = compose::compose_capture(name, &capture, &mut analysis, None);
+    let capture = document_assembly::compose_capture(name, &capture, &mut analysis, None);
     let sides = (capture.client.clone(), capture.server.clone());
     let ignored = analysis.strangers.by_name();
-    Ok(compose::compose_document(
+    Ok(document_assembly::compose_document(
         vec![capture],
         sides,
         &analysis.sums,

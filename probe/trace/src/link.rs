@@ -1,7 +1,7 @@
 //! The link layer: where in a frame the IP packet begins.
 
 use super::bytes::{Order, chunk_at};
-use super::foreign::Foreign;
+use super::unfollowed_packets::Foreign;
 
 const NULL: u16 = 0;
 pub const ETHERNET: u16 = 1;

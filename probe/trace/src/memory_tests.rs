@@ -2,8 +2,8 @@
 //!
 //! What the allocator adds, and the program itself, is not counted here; so what is allocated must stay well below that.
 
-use super::entries;
-use super::heap::most_taken;
+use super::fuzz_entries;
+use super::heap_peak::most_taken;
 use super::wire::{BEGIN, Packet, Pcap, Talk};
 
 /// Two captures of the same packets, as each end makes them.
@@ -74,7 +74,7 @@ fn assert_bounded(both: Both) {
         packets.sort_by_key(|packet| packet.time);
         Pcap::default().file(&packets)
     });
-    let most = most_taken(|| drop(entries::trace_both(&first, &second)));
+    let most = most_taken(|| drop(fuzz_entries::trace_both(&first, &second)));
     assert!(most < MOST, "{most}");
 }
 

@@ -3,9 +3,9 @@
 use std::io;
 
 use super::bytes::{Order, chunk_at};
+use super::file_window::Window;
 use super::packet::{Next, Packet, Record, Time};
 use super::source::Source;
-use super::window::Window;
 
 const FILE_HEADER: usize = 24;
 pub const CUT_HEADER: &str =

@@ -5,10 +5,10 @@
 use std::io;
 
 use super::bytes::Order;
+use super::file_window::{LARGEST, Window};
 use super::packet::{Next, Record, UNTIMED};
 use super::pcap::LONGEST_CAPTURED;
 use super::source::Source;
-use super::window::{LARGEST, Window};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;

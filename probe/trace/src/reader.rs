@@ -1,7 +1,7 @@
 //! The messages in one direction: where each begins and ends, looking at heads and chunk sizes alone.
 
 use super::head::{self, Body, Head, Kind};
-use super::preface;
+use super::proxy_protocol;
 use super::tcp::Segment;
 use ground::chunked::Chunks;
 
@@ -281,7 +281,7 @@ impl MessageReader {
         match &mut self.state {
             ReaderState::Idle => {
                 let preface = match (kind, self.messages) {
-                    (Kind::Request, 0) => preface::preface_length(piece.bytes),
+                    (Kind::Request, 0) => proxy_protocol::preface_length(piece.bytes),
                     _ => 0,
                 };
                 match preface.max(empty_line(&piece)) {

@@ -1,6 +1,6 @@
 //! Whose packets came lately, by what stands in them: the way to a connection that takes one look.
 
-use super::key::{ConnectionEnd, Key, Wire};
+use super::connection_key::{ConnectionEnd, Key, Wire};
 
 #[derive(Debug)]
 pub struct Lately {

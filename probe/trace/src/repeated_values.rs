@@ -1,7 +1,7 @@
 //! A distribution of values that come again and again: sizes several times in a row, and times because a capture's clock has
 //! few of them. They are counted here first, and told to the histogram once for many times.
 
-use crate::key::GOLDEN;
+use crate::connection_key::GOLDEN;
 use ground::statistics::{Durations, Summary};
 
 /// Values that are counted at a time.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::map::Map;
+use super::mapped_file::Map;
 
 /// Why it is not read on once the user has had enough.
 pub const INTERRUPTED: &str = "it was interrupted";
@@ -58,7 +58,7 @@ impl Read for Until<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::capture::Capture;
-    use super::super::map::tests::file_with;
+    use super::super::mapped_file::tests::file_with;
     use super::super::packet::Packet;
     use super::super::wire::{Pcap, Talk};
     use super::*;

@@ -1,9 +1,9 @@
 //! One direction of a connection: each segment's place in the stream, and whether it is new, late, repeated or doubled.
 
-use super::ahead::{Ahead, Overtaker};
-use super::history::{History, PacketSight};
+use super::out_of_order::{Ahead, Overtaker};
 use super::packet::Time;
-use super::tally::{PlacedSegment, Sight, Tally};
+use super::recent_segments::{History, PacketSight};
+use super::segment_counts::{PlacedSegment, Sight, Tally};
 use super::tcp::{Fields, Segment};
 
 /// Offsets begin here, so that what was sent before the first segment seen has one too. It is where the first byte after the

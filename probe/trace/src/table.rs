@@ -1,7 +1,7 @@
 //! All connections in one flat table of bounded size.
 
 use super::connection::Connection;
-use super::key::{ConnectionEnd, Key, Wire};
+use super::connection_key::{ConnectionEnd, Key, Wire};
 use super::recent_connections::Lately;
 
 /// Connections, found by their ends. Places are indexes and stay as they are while others come.

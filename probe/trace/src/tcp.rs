@@ -3,9 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::bytes::{Order, chunk_at};
-use super::foreign::Foreign;
 use super::ip::Ip;
 use super::packet::Time;
+use super::unfollowed_packets::Foreign;
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use super::key::{ConnectionEnd, Key};
-use super::lane::push_bounded;
+use super::connection_key::{ConnectionEnd, Key};
+use super::direction_join::push_bounded;
 use super::packet::Time;
 use super::tcp::Segment;
 

@@ -4,9 +4,9 @@
 //! VXLAN (RFC 7348), VXLAN-GPE and GENEVE (RFC 8926). What is encrypted, or seldom met, is named.
 
 use super::bytes::{Order, chunk_at};
-use super::foreign::Foreign;
 use super::ip::{self, Ip};
 use super::link::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+use super::unfollowed_packets::Foreign;
 
 /// A packet that is more often packed into another one is damage, or was made to keep its reader busy.
 const DEEPEST: usize = 4;

@@ -5,7 +5,7 @@
 //! the same packet. So most packets are taken in without any of them being taken apart.
 
 use super::bytes::chunk_at;
-use super::key::Wire;
+use super::connection_key::Wire;
 use super::link::ETHERNET;
 use super::packet::{Packet, Time};
 use super::tcp::{self, Fields, Segment, read_fields};

@@ -1,9 +1,9 @@
 //! What a reader of the document should know before relying on it.
 
 use super::document::Document;
-use super::foreign::Foreign;
 use super::join_document::JoinDocument;
 use super::text::count_things;
+use super::unfollowed_packets::Foreign;
 use ground::figures::format_count;
 
 /// The snap length that shows the begin of a payload, whatever headers are before it.

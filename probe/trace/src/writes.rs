@@ -9,7 +9,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::document::WritesDocument;
 use super::head::Head;
-use crate::key::GOLDEN;
+use crate::connection_key::GOLDEN;
 
 /// What a segment holds of heads: they are written with the content, and their size is no write's.
 #[derive(Clone, Copy, Debug, Default)]

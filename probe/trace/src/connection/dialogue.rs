@@ -1,13 +1,13 @@
 //! What the two ends of a connection say to each other: requests and responses in the bytes that are in order.
 
 use super::{Connection, TLS};
+use crate::connection_key::ConnectionEnd;
 use crate::exchange::{Exchange, Message};
-use crate::findings::Done;
+use crate::finished_exchanges::Done;
 use crate::head::{self, Body, Head, Kind};
-use crate::key::ConnectionEnd;
 use crate::packet::Time;
 use crate::reader::{FoundMessage, Piece};
-use crate::request_line::FinishedExchange;
+use crate::request_record::FinishedExchange;
 use crate::stream;
 use crate::tcp::{self, Segment};
 use crate::writes::Heads;

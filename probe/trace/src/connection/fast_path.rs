@@ -20,19 +20,19 @@
 //!
 //! A way that a packet does not fit changes nothing, so the next way finds the connection as it was. What passed is only
 //! noted in the connection's strides; [`Connection::catch_up`] accounts for it before any longer way begins. All
-//! ways must report the same: `short_way_tests.rs` and the fuzz targets compare them with the longest one.
+//! ways must report the same: `fast_path_tests.rs` and the fuzz targets compare them with the longest one.
 
 use super::Connection;
-use crate::findings::Findings;
+use crate::connection_key::ConnectionEnd;
+use crate::finished_exchanges::Findings;
 use crate::head::Kind;
-use crate::key::ConnectionEnd;
 use crate::tcp::Segment;
-pub use pass::PassOutcome;
-pub use stride::{Bare, Stride};
+pub use expected_segment::{Bare, Stride};
+pub use steady_segment::PassOutcome;
 
-mod pass;
-mod stride;
-mod turn;
+mod expected_segment;
+mod message_begin;
+mod steady_segment;
 
 impl Connection {
     /// Take a segment in. What it tells is gathered.

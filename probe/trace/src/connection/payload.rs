@@ -1,13 +1,13 @@
 //! What a segment carries: where it lies in its stream, and what is read of it when it is in order.
 
 use super::Connection;
-use crate::findings::{Done, Findings};
+use crate::connection_key::ConnectionEnd;
+use crate::finished_exchanges::{Done, Findings};
 use crate::head::Kind;
-use crate::key::ConnectionEnd;
 use crate::packet::Time;
 use crate::reader::Piece;
-use crate::shapes::Shapes;
-use crate::tally::{PlacedSegment, Sight, Tally};
+use crate::segment_counts::{PlacedSegment, Sight, Tally};
+use crate::segment_sizes::Shapes;
 use crate::tcp::{Fields, Segment};
 use crate::writes::MessageEnd;
 

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::exchange::spans::Handshake;
+use super::connection_key::{ConnectionEnd, Key};
+use super::exchange::phases::Handshake;
 use super::exchange::{Exchange, Message};
-use super::key::{ConnectionEnd, Key};
 use super::packet::{Time, known_time};
-use super::tally::Tally;
+use super::segment_counts::Tally;
 
 /// An exchange, with what its connection adds.
 #[derive(Clone, Debug)]

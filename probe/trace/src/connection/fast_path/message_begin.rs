@@ -1,13 +1,13 @@
 //! The begin of a request or of a response between two ends that take turns, where the capture cuts packets short: of what does
-//! not [pass](super::pass), that is most.
+//! not [pass](super::steady_segment), that is most.
 
 use crate::connection::{Connection, Way};
-use crate::exchange::turns::MessageBegin;
-use crate::findings::Findings;
+use crate::connection_key::ConnectionEnd;
+use crate::exchange::truncated_exchanges::MessageBegin;
+use crate::finished_exchanges::Findings;
 use crate::head::{self, Kind};
-use crate::key::ConnectionEnd;
 use crate::reader::Piece;
-use crate::shapes::Shapes;
+use crate::segment_sizes::Shapes;
 use crate::tcp::{Fields, Segment};
 use crate::writes::{Heads, MessageEnd};
 

@@ -1,9 +1,9 @@
 //! What becomes of an exchange that is done: it is counted at once, or kept whole for who wants to know more of it.
 
 use super::distributions::Distributions;
-use super::request_line::FinishedExchange;
-use super::shapes::Shapes;
-use super::targets::Targets;
+use super::request_record::FinishedExchange;
+use super::request_targets::Targets;
+use super::segment_sizes::Shapes;
 
 #[derive(Default)]
 pub struct Done {

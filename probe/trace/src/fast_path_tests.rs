@@ -5,7 +5,7 @@ use super::capture::{Capture, Taker};
 use super::pcap::Behind;
 use super::tcp::Fields;
 use super::usual_packet::{PLAIN, STAMPED, Usual};
-use super::{PACKETS_AT_ONCE, entries};
+use super::{PACKETS_AT_ONCE, fuzz_entries};
 
 use super::wire::{GET, Packet, Pcap, STEP, Talk, reply};
 
@@ -178,7 +178,7 @@ fn draw_capture(seed: u64) -> Vec<u8> {
 #[test]
 fn the_short_way_says_what_the_long_one_says() {
     for seed in 0..500 {
-        entries::trace_capture(&draw_capture(seed));
+        fuzz_entries::trace_capture(&draw_capture(seed));
     }
 }
 
@@ -186,7 +186,7 @@ fn the_short_way_says_what_the_long_one_says() {
 #[ignore = "takes minutes: for make long-test"]
 fn the_short_way_says_what_the_long_one_says_of_many() {
     for seed in 500..10_000 {
-        entries::trace_capture(&draw_capture(seed));
+        fuzz_entries::trace_capture(&draw_capture(seed));
     }
 }
 
@@ -251,7 +251,7 @@ fn acknowledgements_are_no_train_however_small_the_mss() {
         talk.client_acks().acknowledgement -= 500;
     }
     talk.answer(reply(10));
-    entries::trace_capture(&Pcap::default().file(&talk.packets));
+    fuzz_entries::trace_capture(&Pcap::default().file(&talk.packets));
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn places_that_others_take_over_are_forgotten() {
         let mut short = Analysis::new(2, seed);
         Capture::open(file.as_slice()).take_packets(usize::MAX, &mut short);
         let (mut capture, mut long) = (Capture::open(file.as_slice()), Analysis::new(2, seed));
-        while entries::read_plainly(&mut capture, &mut long) == PACKETS_AT_ONCE {}
+        while fuzz_entries::read_plainly(&mut capture, &mut long) == PACKETS_AT_ONCE {}
         let [short, long] = [short, long].map(describe_findings);
         assert_eq!(short, long, "seed {seed}");
     }
@@ -316,7 +316,7 @@ fn is_read_as_others<const HEADERS: usize>(packet: &super::packet::Packet) -> u3
         return 0;
     };
     let dissected = dissect_packet(packet).expect("what is usual is no stranger");
-    let wire = super::key::Wire::from_key(&dissected.key, dissected.from);
+    let wire = super::connection_key::Wire::from_key(&dissected.key, dissected.from);
     assert_eq!(read.read_wire(), wire);
     assert!(segment.is_plain());
     assert!(segment.length == 0 || read.first_byte() == segment.first_byte());

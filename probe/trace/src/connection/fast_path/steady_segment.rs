@@ -2,11 +2,11 @@
 //! be farther off, in order, or acknowledge some of it. Most are such.
 
 use super::Connection;
-use super::stride::Bare;
-use crate::history::PacketSight;
-use crate::key::ConnectionEnd;
+use super::expected_segment::Bare;
+use crate::connection_key::ConnectionEnd;
 use crate::packet::Time;
-use crate::shapes::Shapes;
+use crate::recent_segments::PacketSight;
+use crate::segment_sizes::Shapes;
 use crate::tcp::Fields;
 use crate::writes::is_full;
 

@@ -1,7 +1,7 @@
 //! What of a direction was seen beyond a hole: ranges of bytes, and as much of their content as may still be wanted.
 
 use super::packet::Time;
-use super::tally::Tally;
+use super::segment_counts::Tally;
 
 /// What the first segment after a hole showed: with it one tells whether what fills the hole was sent before or after.
 #[derive(Clone, Copy, Debug, Default)]

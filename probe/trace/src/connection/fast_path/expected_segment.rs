@@ -1,14 +1,14 @@
-//! A connection that goes on as expected: what that is, and what came so and [passed](super::pass).
+//! A connection that goes on as expected: what that is, and what came so and [passed](super::steady_segment).
 //!
 //! Of what has passed it is noted how much it was, at little cost. It is accounted for when something else comes.
 
 use crate::connection::Connection;
+use crate::connection_key::ConnectionEnd;
 use crate::head::Kind;
-use crate::key::ConnectionEnd;
 use crate::packet::Time;
 use crate::reader;
+use crate::segment_counts::Tally;
 use crate::stream::Stream;
-use crate::tally::Tally;
 use crate::tcp::Fields;
 
 /// One direction of a connection: what is expected of it, and what came so.

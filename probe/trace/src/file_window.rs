@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::map::Map;
+use super::mapped_file::Map;
 use super::source::Source;
 
 /// How much is copied at once.

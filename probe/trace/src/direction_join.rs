@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use super::join_document::Fates;
-use super::mark::Mark;
 use super::packet::Time;
+use super::packet_identity::Mark;
 use super::tcp::Segment;
 use ground::statistics::Durations;
 

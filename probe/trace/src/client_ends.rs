@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::connection_key::{ConnectionEnd, Key};
 use super::head;
-use super::key::{ConnectionEnd, Key};
 use super::tcp::{self, Segment};
 
 /// So many connections are told apart by what they say; of more, ports decide.
