@@ -33,13 +33,13 @@ def changed_records(journal: Path) -> Iterator[list[dict[str, Any]]]:
 
 
 def rewrite(journal: Path, change: Callable[[str], str]) -> None:
-    """The same by the text of each line, without its checksum."""
+    """Change the text of each line of a journal, which `change` gets without its checksum; a new one is added."""
     lines = [change(without_checksum(line).decode()) for line in journal.read_bytes().splitlines()]
     journal.write_bytes(b"".join(add_checksum(line.encode()) + b"\n" for line in lines))
 
 
 def rewrite_manifest(run: Path, change: Callable[[str], str]) -> None:
-    """The same by its text."""
+    """Change the text of a run's manifest, which `change` gets without its checksum; a new one is added."""
     file = run / "manifest.json"
     content = without_checksum(file.read_bytes().removesuffix(b"\n"))
     file.write_bytes(add_checksum(change(content.decode()).encode()) + b"\n")

@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
     DONE = 0
     SOME_TRIALS_BAD = 1
     NOT_ALL_OF_IT = 1
-    """The same for what has no trials: done, and what is missing was told."""
+    """For commands without trials: done in part, and what is missing was told."""
     BAD_INPUT = 2
     HOST_CANNOT = 3
     INTERRUPTED = 4

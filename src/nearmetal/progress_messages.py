@@ -15,7 +15,7 @@ def ignore_text(text: str) -> None:
 
 @asynccontextmanager
 async def meanwhile(say: Say, what: Callable[[], str]) -> AsyncIterator[None]:
-    """Say now and then, if it takes long, `what` is still being done."""
+    """While the block runs, tell `say` what is still being done: after 3 s, then every 30 s; `what` makes the text."""
     import asyncio  # with all of its modules, for those alone who wait in it
 
     async def repeat_text() -> None:

@@ -149,7 +149,7 @@ def _exploratory(
 
 
 def _of_boots(plan: Plan, arms: Arms) -> list[ContrastPlan]:
-    """The same treatments against the same references, for what boots have of their own."""
+    """Contrasts of the responses of boots: the pairs of treatment and reference that the plan has for trials."""
     sides = {
         (key_of(planned.treatment), key_of(planned.reference)): ContrastPlan(
             workload=BOOT, treatment=planned.treatment, reference=planned.reference

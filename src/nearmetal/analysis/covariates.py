@@ -142,7 +142,7 @@ class Covariate:
 
     @property
     def of_events(self) -> Covariate:
-        """The same where what is served are no requests."""
+        """This covariate with a title for workloads whose events are no requests."""
         return replace(self, title=self.title.replace("for each request", "for each event"))
 
 

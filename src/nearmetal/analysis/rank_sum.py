@@ -62,7 +62,10 @@ def rank_sum(first: Floats, second: Floats, level: float, resolution: float) -> 
 
 
 def rank_sum_of_bounds(first: BoundedValues, second: BoundedValues, level: float, resolution: float) -> Centre:
-    """The same of values of which some are known by bounds alone. Estimate and ends are infinite where unbounded."""
+    """`rank_sum` of values of which some are known by bounds alone.
+
+    Estimate and ends of the interval are infinite where nothing bounds them. ValueError where a sample has none.
+    """
     sizes = len(first.values), len(second.values)
     if not all(sizes):
         raise ValueError("no values")

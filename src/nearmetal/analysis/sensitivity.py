@@ -52,7 +52,7 @@ class KnownNoise:
     unit: str
     typical: float
     key: tuple[object, ...]
-    """The same for comparisons of which the same is known."""
+    """Equal for comparisons whose noise has one source."""
     sides: tuple[Assignment, Assignment] | None = None
 
 

@@ -40,7 +40,7 @@ _PAIRED = 1_000
 """Beyond so many differences their pairs are counted and not written down, and the statistic is taken to be normal."""
 
 _TIED = 250
-"""The same, where some are tied: each centre then has a null distribution of its own."""
+"""What _PAIRED is for differences without ties: with ties, each centre has a null distribution of its own."""
 
 _HALVINGS = 32
 """Ranks after which probabilities are scaled once: powers of two are exact, and the array is long."""

@@ -142,7 +142,7 @@ def fold_text(text: str) -> str:
 
 
 def folded_for_stdout(text: str) -> str:
-    """The same for stdout, if that is a terminal."""
+    """Lines folded for stdout as `fold_text` does for stderr, if stdout is a terminal."""
     return _fold_lines(text, unfold_console(console_for(False)).width)
 
 

@@ -123,7 +123,7 @@ class BorrowedState(Frozen):
     """None for a machine that is used as it is."""
 
     def mark_started(self, machine: VsphereMachine) -> "BorrowedState":
-        """The same when this machine, which may be a clone by now, is about to be started."""
+        """This state when `machine`, which may be a clone by now, is about to be started."""
         loan = self.loan.model_copy(update={"started": True}) if self.loan else None
         return self.model_copy(update={"reference": machine.reference, "uuid": machine.uuid, "loan": loan})
 

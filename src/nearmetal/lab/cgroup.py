@@ -166,7 +166,7 @@ async def read_quota(group: ControlGroup, site: Site) -> float | None:
 
 
 async def find_group(pid: int, site: Site) -> ControlGroup:
-    """The group that a process is in, whoever made it."""
+    """The control group that process `pid` of a site is in, whoever made it."""
     lines = [line.split(":", 2) for line in (await must(site, "cat", f"/proc/{pid}/cgroup")).decode().splitlines()]
     paths = {one: path.lstrip("/") for _, controllers, path in lines for one in controllers.split(",")}
     return _second_version(paths.get("", "")) if await find_version(site) == 2 else _first_version(paths)

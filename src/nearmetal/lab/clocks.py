@@ -70,7 +70,7 @@ async def compare_clock(where: Machine | Site) -> ClockOffset:
 PACE = ("--count", "50", "--interval", "2ms", "--timeout", "200ms")
 """Of questions while nothing is measured."""
 _PACE_MEANWHILE = ("--count", "1000000", "--interval", "500ms", "--timeout", "400ms")
-"""The same while something is: a packet of 80 bytes each way, twice a second."""
+"""Of questions while something is measured: a packet of 80 bytes each way, twice a second."""
 _SERVING = 30
 """Seconds after which a server of times ends by itself."""
 

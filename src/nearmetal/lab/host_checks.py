@@ -9,7 +9,7 @@ from nearmetal.model import Commands, Finding
 
 
 def finding(what: str, ok: bool, detail: str, remedy: str) -> Finding:
-    """`detail` and `remedy` are told only where it does not hold."""
+    """What was found out about a host: whether `what` is `ok`, and if it is not, why (`detail`) and what helps."""
     return Finding(what=what, ok=ok) if ok else Finding(what=what, ok=False, detail=detail, remedy=remedy)
 
 
@@ -23,7 +23,7 @@ def check_cpus(wanted: int, available: int, why: str = "") -> Finding:
 
 
 def check_provided(what: str, find: Callable[[], object]) -> Finding:
-    """Whether something can be had: what `find` raises otherwise says why, and what helps."""
+    """Whether `find` gives `what`. The NearmetalError that it raises otherwise says why, and what helps."""
     try:
         find()
     except NearmetalError as error:
@@ -42,7 +42,10 @@ def check_program(name: str, package: str) -> Finding:
 
 
 async def check_programs(commands: Commands, packages: Mapping[str, str]) -> list[Finding]:
-    """Whether programs are installed where commands run, by the Debian packages that have them."""
+    """Whether programs are installed where commands run: one Finding for each.
+
+    `packages` has the Debian package of each program by the program's name.
+    """
     found = await _list_installed(commands, [*packages, *PROGRAMS])
     manager = choose_manager(found)
     return [_installed(name, name in found, package, lambda: manager) for name, package in packages.items()]

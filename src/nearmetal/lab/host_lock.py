@@ -72,7 +72,7 @@ async def hold_host(site: Site) -> None:
 
 
 async def hold_all(names: Iterable[str], open_site: Callable[[str], Awaitable[Site]]) -> None:
-    """The same for several hosts, in the order of names, so that of two who want the same ones one has them all.
+    """Hold several hosts in the order of their names, so that of two who want the same ones one has them all.
 
     HostCannot with who measures there. One that does not answer is told by whoever needs it.
     """

@@ -200,7 +200,7 @@ class Lab:
         return await engine.undo(self.ledger, self.reach)
 
     async def undo_first(self) -> list[UndoOutcome]:
-        """The same before machines are removed: what cannot be noted is left to the `undo` after that."""
+        """Put back values before machines are removed. What cannot be noted is left to the `undo` after that."""
         try:
             return await self.undo()
         except NotNoted as error:

@@ -121,7 +121,10 @@ def describe_image(name: str) -> str:
 
 
 def make_handle(kind: str, order: Order, site: Site, image: MachineImage | None = None, **data: Any) -> Handle:
-    """For the ledger: what there is to know of every machine of ours before it exists, and its plugin's `data`."""
+    """A handle for the ledger, written before the machine exists.
+
+    It has what is known of every machine of ours; `data` are JSON values for the plugin of this `kind` alone.
+    """
     return Handle(
         kind=kind,
         name=order.name,
@@ -182,7 +185,10 @@ class NamedCommands(Commands, Protocol):
 
 
 async def put_file(commands: NamedCommands, content: bytes, path: str, mode: int) -> None:
-    """Write a whole file by what every image has; parents are made. HostCannot with what the machine said."""
+    """Write a whole file with permissions `mode`, by programs that every image has. Parents are made.
+
+    HostCannot with what the machine said.
+    """
     file = PurePosixPath(path)
     ended = await commands.exec(["sh", "-c", _PUT, "put", str(file), str(file.parent), f"{mode:o}"], stdin=content)
     if ended.status != 0:

@@ -47,7 +47,7 @@ def parse_grep(status: int, text: str, paths: Sequence[str]) -> Lines | None:
 
 
 def choose_lines(pattern: str, texts: Mapping[str, str]) -> Lines:
-    """The same of files that were read as a whole. Pure."""
+    """The lines that match `pattern`, of files that were read as a whole, by path. Pure."""
     meant = re.compile(pattern)
     chosen = {path: [line.strip() for line in text.split("\n") if meant.search(line)] for path, text in texts.items()}
     return {path: tuple(lines) for path, lines in chosen.items() if lines}

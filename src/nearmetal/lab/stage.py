@@ -17,7 +17,7 @@ from nearmetal.units import show_size
 LEAD = 0.25
 """Seconds between giving the orders and the instant they name: enough for the slowest order to arrive."""
 SLOW_LEAD = 2.0
-"""The same for machines with a kernel of their own, where an order crosses SSH, perhaps under emulation."""
+"""LEAD for machines with a kernel of their own, where an order crosses SSH, perhaps under emulation."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class LabStage:
     async def serve_as(
         self, name: str, machine: Machine, argv: Sequence[str], env: Mapping[str, str] | None
     ) -> LabService:
-        """The same under a name of its own."""
+        """Start what serves, on the CPU meant for it; messages call it `name`."""
         service = await start_service(machine, argv, env, self.kept_cpu(machine), len(self.services), name)
         self.services.append(service)
         return service

@@ -181,6 +181,6 @@ class Handle(Frozen):
     """JSON values that only the plugin of this kind reads."""
 
     def knowing(self, *, data: Mapping[str, Any] | None = None, **fields: Any) -> Handle:
-        """The same with other fields, and with this added to its data."""
+        """A copy with other fields, and with `data` added to its own."""
         known = {name: getattr(self, name) for name in Handle.model_fields}
         return Handle(**{**known, **fields, "data": {**self.data, **(data or {})}})

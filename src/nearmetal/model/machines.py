@@ -217,7 +217,7 @@ class Machine(Commands, Protocol):
     interface: str
     """The data NIC's name inside."""
     peer: str | None
-    """The same link outside, on the site, as "NAMESPACE/INTERFACE"; None where it cannot be known."""
+    """The other end of the data link, on the site, as "NAMESPACE/INTERFACE"; None where it cannot be known."""
     probe: str
     """Where the probe lies inside."""
 

@@ -57,7 +57,7 @@ class Look(Frozen):
     level: float
     """What they are tested at then, each by itself."""
     boundary: int | None
-    """The same as a whole number: where ranks are not tied, |W+ - W-| has to reach it. None if it cannot."""
+    """`level` as a whole number: where ranks are not tied, |W+ - W-| has to reach it. None if it cannot."""
 
 
 class Plan(Frozen):

@@ -57,7 +57,7 @@ def list_captured(report: ReportInput) -> list[CapturedTreatment]:
 
 
 def list_streams(report: ReportInput) -> list[CapturedTreatment]:
-    """The same of those whose captures hold bytes that are of no request. They have no events."""
+    """By workload, then treatment; only those whose captures hold bytes that are of no request. They have no events."""
     return [
         CapturedTreatment(
             workload,

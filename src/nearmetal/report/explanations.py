@@ -81,7 +81,7 @@ def list_largest(explained: Iterable[Explanation]) -> list[Explanation]:
 
 
 def largest_of(report: ReportInput) -> list[Explanation]:
-    """The same, of a run: nothing is compared that is not told."""
+    """The first few explanations of a run that anything was observed of. Nothing is compared that is not told."""
     if not is_observed(report):
         return []
     return list_largest(explain_contrast(one, report) for one in list_different(report))

@@ -72,7 +72,7 @@ def _describe_agreement(contrast: Contrast, ratio: float | None) -> str:
 def make_charts(
     name: str, title: str, caption: str, contrasts: Sequence[Contrast], ratio: PublishedRatio, report: ReportInput
 ) -> list[Chart]:
-    """The same drawn; nothing where there is no published ratio to draw."""
+    """Measured and published ratios as charts; none where there is no published ratio to draw."""
     several = len({(contrast.workload, contrast.response) for contrast in contrasts}) > 1
     pairs = [
         FigurePair(

@@ -136,7 +136,7 @@ class Liveness:
         return next((words for group in groups if (words := find_last_kill(log, group, clock.uptime))), "")
 
     async def _ask_kernel(self, fault: Fault) -> Fault:
-        """The same with the kernel's own words, if it lets us read them."""
+        """The fault with the kernel's own words added, if the kernel lets us read them."""
         machine = next(one for one in self.machines if one.name == fault.machine)
         where: Commands = machine.site if fault.group else machine
         try:

@@ -100,7 +100,7 @@ def measure_stall(before: Clock | None, after: Clock | None) -> float:
 
 
 def describe_stall(machines: Sequence[Machine], still: Sequence[float]) -> str | None:
-    """The same from the seconds that each stood still. Pure."""
+    """Which machine stood still for longest, from the seconds of each; None if none did. Pure."""
     longest, machine = max(zip(still, machines, strict=True), key=lambda one: one[0])
     if not longest:
         return None

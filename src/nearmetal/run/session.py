@@ -73,13 +73,15 @@ class Request:
     """Its verdicts do not matter: too few blocks for one are no news."""
 
     def with_blocks(self, study: Study, sizing: Sizing | None) -> "Request":
-        """The same with the number of blocks that was fixed, as if the command line had set it."""
+        """This request with the number of blocks that was fixed, as if the command line had set it."""
         overrides = (*self.overrides, f"design.blocks={study.design.most_blocks}")
         return replace(self, study=study, sizing=sizing, overrides=overrides)
 
     def draw_seed(self) -> "Request":
-        """The same with a seed, where neither the study nor the command line names one: what one order is by chance,
-        such as mostly the same arm first, it shall not be in every run."""
+        """This request with a seed drawn, if neither the study nor the command line names one.
+
+        What an order is by chance, such as mostly one arm first, it shall not be in every run.
+        """
         design = self.study.design
         if design.seed is not None:
             return self

@@ -36,7 +36,7 @@ def share_cpus(resolved: Resolved, available: list[int], layout: Layout, elsewhe
 
 
 def share_without_servers(resolved: Resolved, elsewhere: Mapping[str, list[int]]) -> Share:
-    """The same where the servers are on none of our hosts: the clients' hosts are theirs alone."""
+    """Who gets which CPUs if the servers are on none of our hosts: the clients have their hosts alone."""
     return Share(("",) * resolved.number_of_servers, "", _share_elsewhere(resolved, elsewhere))
 
 

@@ -53,7 +53,7 @@ class Surroundings:
         return found
 
     async def verify_way(self) -> list[tuple[str, Readback]]:
-        """The same of what lies between servers and clients."""
+        """Whether trunk and link, which lie between servers and clients, are as they should be, by name."""
         found: list[tuple[str, Readback]] = []
         if self.trunk is not None:
             found.append(("trunk", await self.trunk.verify()))

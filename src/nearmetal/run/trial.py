@@ -278,7 +278,7 @@ class _Trial:
         return blame.combine_faults(faults)
 
     async def _find_fault_of_failed(self) -> blame.Fault | None:
-        """The same, and the rest of what explains why a trial has failed. MachineLost."""
+        """What `_find_fault` finds, and what else explains why a trial has failed. MachineLost."""
         try:
             found = await self._find_fault()
             if (stood := await self._find_standstill()) is not None or found is not None:

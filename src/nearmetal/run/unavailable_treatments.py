@@ -31,7 +31,7 @@ async def cannot_run(study: model.Study, resolved: Iterable[model.Resolved], ope
 
 
 async def foresee_missing(study: model.Study, resolved: Iterable[model.Resolved]) -> tuple[Missing, tuple[str, ...]]:
-    """The same as far as this host tells by itself, and what would have to be asked for the rest.
+    """Treatments that cannot run as far as this host tells by itself, and what would have to be asked for the rest.
 
     No other machine is touched, and no program runs that the study names, or whose input it does.
     """

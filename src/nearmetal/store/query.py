@@ -315,8 +315,10 @@ def _find_remedy(error: Exception, tables: Sequence[str]) -> str:
 
 @contextmanager
 def _open_plain_path(path: Path) -> Iterator[Path]:
-    """The same file or folder by a path in which DuckDB takes nothing for a pattern: where names hold `*`, `?` or `[`,
-    it would read what that matches. OSError."""
+    """A path to the file or folder in which DuckDB takes nothing for a pattern. OSError.
+
+    Of a name with `*`, `?` or `[` it would read whatever matches.
+    """
     with closing_descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
         yield Path(f"/proc/self/fd/{descriptor}")
 

@@ -29,7 +29,7 @@ DEEPEST = 32
 _LONGEST = 1000
 """Characters of a message: of a longer one, the begin and the end."""
 _LONGEST_PLACE = 160
-"""The same of what the command line set."""
+"""Characters of what the command line set: of a longer text, the begin and the end."""
 
 
 MANY_MISTAKES = 21

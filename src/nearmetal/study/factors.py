@@ -300,7 +300,7 @@ def reference_of(study: Study) -> Assignment:
 
 
 def find_counterpart(study: Study, treatment: Assignment, name: str) -> dict[str, Level]:
-    """The same combination with one factor at its reference level. Unnamed.
+    """A combination with one factor at its reference level, all else alike. UnnamedLevel.
 
     Factors that no longer apply are dropped. Those that newly apply are taken from the reference, which must name
     them: any other choice would be ours, not the study's.

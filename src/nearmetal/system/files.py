@@ -60,7 +60,10 @@ def closing_descriptor(descriptor: int) -> Iterator[int]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """The same for what a power cut may take: it waits for no disk. OSError, also where its folder is not there."""
+    """Replace a file at once, for content that a power cut may take: no disk is waited for.
+
+    OSError, also where its folder is not there.
+    """
     _replace_content(path, content, lasting=False)
 
 

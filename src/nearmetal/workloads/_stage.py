@@ -41,7 +41,7 @@ def last_words(ended: Completed) -> str:
 
 
 def require_success(ended: Completed, what: str, machine: Machine) -> Completed:
-    """The same, unless it ended badly: ToolFailed with its last words."""
+    """The ended program as it was given, if its status is 0; else ToolFailed with its last words."""
     if ended.status != 0:
         raise ToolFailed(f"{what} ended with status {ended.status}: {last_words(ended)}", machine.name)
     return ended

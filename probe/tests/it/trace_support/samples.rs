@@ -123,7 +123,7 @@ pub fn options() -> Vec<Vec<u8>> {
     all.map(<[u8]>::to_vec).to_vec()
 }
 
-/// A byte that says how to read, see `entries::heads`, and messages behind it.
+/// A byte that says how to read, see `fuzz_entries::read_heads`, and messages behind it.
 pub fn heads() -> Vec<Vec<u8>> {
     let request = ["GET /page HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n"; 2].concat();
     let posted =

@@ -9,7 +9,7 @@ from nearmetal.model import Finding, MachineSpec, Site
 
 
 async def check_limits(machine: MachineSpec, site: Site) -> list[Finding]:
-    """Whether a machine's CPUs and memory can be limited on a site."""
+    """Whether a site can limit a machine's CPUs and memory: a Finding on its CPUs, one on control groups."""
     usable = check_cpus(machine.vcpus, len(await layout.find_usable(machine, site)))
     if rootless.lacks_groups(site):
         return [usable, rootless.find_quota(machine)]

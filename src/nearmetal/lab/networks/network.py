@@ -94,7 +94,7 @@ def name_namespace(port: Port) -> str:
 
 
 def name_peer(port: Port | None) -> str | None:
-    """What `Machine.peer` says of a port."""
+    """A port's end at the switch as "NAMESPACE/INTERFACE", for `Machine.peer`; None without a port."""
     return f"{name_namespace(port)}/{port.outside}" if port else None
 
 

@@ -151,7 +151,7 @@ def _list_drawable(values: Iterable[float]) -> tuple[float, ...]:
 
 
 def _lies_somewhere(value: float) -> bool:
-    """And not so far that no float holds how far it lies from others."""
+    """Whether a value is not so far off that no float holds its distance from others."""
     return abs(value) < TOO_FAR
 
 

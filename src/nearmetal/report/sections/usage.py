@@ -37,7 +37,7 @@ class UsedResources:
     """Means over trials, and servers where there are several; by the names that docs/observers.md lists."""
     host: Mapping[str, float]
     clients: Mapping[str, float]
-    """Likewise of the clients; empty if none was sampled, as in runs of earlier versions."""
+    """Means over trials and clients, by those names; empty if no client was sampled, as in runs of earlier versions."""
     typical: TrialRecord
     """The trial whose server was as busy as the middle one."""
 

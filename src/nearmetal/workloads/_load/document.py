@@ -155,7 +155,7 @@ class LoadDocument(Part):
     histogram: str = ""
     """Of latency_ns: HdrHistogram V2, compressed and in base64."""
     error_histogram: str | None = None
-    """Likewise, of those replies in it that were errors, as far as there were any."""
+    """Of those replies in `histogram` that were errors, in its format; None if there were none."""
 
     @property
     def gave_out(self) -> RampStep | None:

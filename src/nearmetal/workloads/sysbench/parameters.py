@@ -17,7 +17,7 @@ _FILEIO_ONLY = ("total_size", "files", "mode", "block_size", "fsync", *_FSYNC, "
 USUAL_RATE = 1000.0
 """Events per second of one thread with the default `max_prime`, on a processor of today."""
 SLOWEST_RATE = 20.0
-"""The same of an emulated guest on a busy host. What is slower than this is stuck."""
+"""Events per second of an emulated guest on a busy host. What is slower than this is stuck."""
 
 
 class SysbenchParameters(Frozen):
