@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dashboard import cpu
-from tests.browser.driven import open_tab, start_browser
+from tests.browser.page import open_tab, start_browser
 from tests.dashboard_server import dashboard
 from tests.order import mock_run
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.driven import Page, open_tab, start_browser
+from tests.browser.page import Page, open_tab, start_browser
 
 
 @pytest.fixture(scope="package")

@@ -10,7 +10,7 @@ from typing import Any
 from nearmetal.dashboard import server
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.store.folder import RunFolder
-from tests.browser.driven import Page
+from tests.browser.page import Page
 
 TOKEN = "t0ken"
 

@@ -10,7 +10,7 @@ from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import hold_journal
 from tests import journals
 from tests.browser.chromium import NEEDED
-from tests.browser.driven import Page
+from tests.browser.page import Page
 from tests.browser.serving import opened, served
 from tests.golden.make_run import FOLDER
 from tests.unit.test_dashboard_page import HOSTILE

@@ -15,7 +15,7 @@ from nearmetal.trace import page as trace_page
 from nearmetal.trace.request_choice import ChosenRequest
 from tests import journals, plausible_captures, plausible_run
 from tests.browser.chromium import NEEDED
-from tests.browser.driven import Page
+from tests.browser.page import Page
 from tests.unit import test_report_usage as usage
 from tests.unit import trace_golden
 

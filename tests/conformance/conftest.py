@@ -19,7 +19,7 @@ from tests.conftest import OWN_CPU
 from tests.live.leftovers import stays
 from tests.restored_guests import share_cache
 
-from . import elsewhere
+from . import existing_machines
 
 SPEC = MachineSpec(vcpus=1, memory=512 * 2**20)
 
@@ -74,7 +74,7 @@ def _ways(name: str, environment: Environment) -> Iterator[tuple[Provision, str,
 
 
 REACHED = ("ssh",)
-"""Kinds whose machines are hosts of the user's: `tests/conformance/elsewhere.py` makes one."""
+"""Kinds whose machines are hosts of the user's: `tests/conformance/existing_machines.py` makes one."""
 
 
 def place(environment: Environment) -> str:
@@ -121,17 +121,21 @@ async def spec(
     if whose == "somebody's":
         image = await build(Recipe(), Paths.default().cache, print)
         network = request.getfixturevalue("guests_network")
-        with elsewhere.vagrant(network, image) if kind == "vagrant" else elsewhere.domain(network, image) as options:
+        with (
+            existing_machines.vagrant(network, image)
+            if kind == "vagrant"
+            else existing_machines.domain(network, image) as options
+        ):
             yield EnvironmentSpec.model_validate({"kind": kind, "provision": provision, **options})
     elif kind in ("ssh", "vmware"):
         image = await build(Recipe(), Paths.default().cache, print)
         folder = tmp_path_factory.mktemp("far")
         with contextlib.ExitStack() as there:
-            host = there.enter_context(elsewhere.by_ssh(image, folder))
+            host = there.enter_context(existing_machines.by_ssh(image, folder))
             options = {"address": host.ssh}
             if kind == "vmware":
                 options = there.enter_context(
-                    elsewhere.behind_vcenter(host, request.getfixturevalue("vcenter_program"), folder)
+                    existing_machines.behind_vcenter(host, request.getfixturevalue("vcenter_program"), folder)
                 )
             yield EnvironmentSpec.model_validate({"kind": kind, **options})
     elif kind == "libvirt":

@@ -19,7 +19,7 @@ from tests.live import task_placement
 from tests.live.leftovers import after_a_moment
 from tests.live.snapshot import changed, placement, snapshot
 
-from . import treating
+from . import machine_treatments
 from .conftest import SPEC, laboratory, maker, place
 
 HOST_CPUS = sorted(os.sched_getaffinity(0))[:2]
@@ -42,7 +42,7 @@ async def test_a_cpu_is_kept_free_and_given_back(
         for level in LEVELS:
             shaped = plugin.shape(SPEC.model_copy(update={"vcpus": 2}), level)
             site = await lab.site(place(environment))
-            if refusal := await treating.refusal(environment, spec, provision, shaped, site):
+            if refusal := await machine_treatments.refusal(environment, spec, provision, shaped, site):
                 assert refusal.detail and refusal.remedy
                 assert lab.machines() == []
                 continue
@@ -57,7 +57,7 @@ async def _kept_free_and_given_back(lab: Lab, machine: Machine, spec: MachineSpe
     """Whether it held. Where it did not, that was said, with the reason."""
     is_hosts = kernel.is_its_hosts(machine)
     await probe.ensure(machine)
-    stage = treating.stage(lab, machine, spec, HOST_CPUS if is_hosts else [0, 1])
+    stage = machine_treatments.stage(lab, machine, spec, HOST_CPUS if is_hosts else [0, 1])
 
     async def look() -> dict[str, str]:
         return placement() if is_hosts else await task_placement.snapshot(machine)
@@ -68,7 +68,7 @@ async def _kept_free_and_given_back(lab: Lab, machine: Machine, spec: MachineSpe
     holds = readback.ok and not applied.refused
     assert holds or (level == "kernel+user" and (readback.reason or applied.refused))
     if holds:
-        await treating.runs_where_it_is_to(stage)
+        await machine_treatments.runs_where_it_is_to(stage)
     during = await look()
     assert [name for name, value in before.items() if during.get(name, value) != value]
     assert {undone.outcome for undone in await lab.undo()} <= {"restored", "already so"}

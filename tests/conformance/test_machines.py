@@ -18,7 +18,7 @@ from nearmetal.run import verify
 from tests.conftest import OWN_CPU
 from tests.live.leftovers import stays
 
-from . import killing, treating
+from . import machine_kill, machine_treatments
 from .conftest import SPEC, Make, Others, place
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -191,7 +191,7 @@ async def test_a_treatment_holds_and_is_undone(
     )
 
 
-@pytest.mark.parametrize(("treatment", "level"), treating.installed())
+@pytest.mark.parametrize(("treatment", "level"), machine_treatments.installed())
 async def test_a_treatment_is_refused_before_or_holds_and_is_undone(
     treatment: str,
     level: Level,
@@ -208,22 +208,22 @@ async def test_a_treatment_is_refused_before_or_holds_and_is_undone(
         pytest.skip("pretended machines have no processors that a neighbour could want")
     held = lab.machines(), lab.ledger.outstanding().changes
     site = await lab.site(place(environment))
-    if refusal := await treating.refusal(environment, spec, provision, shaped, site):
+    if refusal := await machine_treatments.refusal(environment, spec, provision, shaped, site):
         assert refusal.detail and refusal.remedy
         assert (lab.machines(), lab.ledger.outstanding().changes) == held
         return
     handle, server = made if shaped.settings == SPEC.settings else await make(shaped)
-    cards = await treating.cards(server)
-    async with treating.neighbours(lab, shaped, str(OWN_CPU)):
-        stage = treating.stage(lab, server, shaped, [0])
+    cards = await machine_treatments.cards(server)
+    async with machine_treatments.neighbours(lab, shaped, str(OWN_CPU)):
+        stage = machine_treatments.stage(lab, server, shaped, [0])
         wanted = plugin.changes(stage, level)
         applied = await lab.apply(wanted)
         assert applied.refused == ()
         readback = await plugin.verify(stage, level)
         assert readback.ok or readback.reason
-        assert await treating.cards(server) != cards or not (wanted and readback.ok)
+        assert await machine_treatments.cards(server) != cards or not (wanted and readback.ok)
         assert {undone.outcome for undone in await lab.undo()} <= {"restored", "already so"}
-    assert await treating.cards(server) == cards
+    assert await machine_treatments.cards(server) == cards
     if handle is not made[0]:
         await lab.destroy(handle)
     assert (lab.machines(), lab.ledger.outstanding().changes) == held
@@ -234,14 +234,14 @@ async def test_one_that_is_killed_underneath_is_lost(others: Others, lab: Lab) -
     """What runs in it, too; and destroying it leaves nothing."""
     handle, machine = await others.last()
     running = await machine.spawn(["sleep", "63"])
-    await killing.kill(handle, machine)
-    if killing.is_alive(machine):
+    await machine_kill.kill(handle, machine)
+    if machine_kill.is_alive(machine):
         with pytest.raises(MachineLost):
             await running.wait(SOON)
     with pytest.raises(MachineLost):
         await asyncio.wait_for(machine.exec(["true"]), SOON)
     # Nor is it told what it cost, as of one that is there: by that a trial hears of it.
-    assert not await killing.still_tells_its_cost(machine)
+    assert not await machine_kill.still_tells_its_cost(machine)
     await lab.destroy(handle)
     assert stays(handle.name) == []
 

@@ -30,7 +30,7 @@ from nearmetal.run import pauses
 from nearmetal.run.events import Step
 from nearmetal.run.machine_state import read_states
 from nearmetal.store.events import Event
-from tests.conformance import killing
+from tests.conformance import machine_kill
 from tests.conftest import OWN_CPU
 from tests.guests import GUEST
 from tests.order import mock_run
@@ -277,7 +277,7 @@ async def test_a_monitor_that_was_stopped_is_told_and_one_that_is_killed_is_lost
     with pytest.raises(MachineLost):
         await machine.exec(["true"])
     # Its control group has figures still, by which a trial would go on as if it were there.
-    assert not await killing.still_tells_its_cost(machine)
+    assert not await machine_kill.still_tells_its_cost(machine)
 
 
 FETCH = """
