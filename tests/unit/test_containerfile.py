@@ -8,8 +8,8 @@ from nearmetal.lab.networks import network
 
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"docker.io", "busybox-static", "python3-venv", "gcc", "libc6-dev", "$(QEMU)"}
-"""Of a checkout's packages those for tests, for compiling, of the engine that is the host's, and of the processor's QEMU,
-which the Containerfile names by itself."""
+"""Of a checkout's packages those for tests, for compiling and of the host's engine; and QEMU, whose package has the
+processor's name, as the Containerfile says by itself."""
 ESSENTIAL = {"apt", "coreutils", "dpkg", "tar"}
 """In any Debian."""
 
