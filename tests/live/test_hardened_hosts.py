@@ -100,7 +100,7 @@ def test_it_is_measured(script: str, namespaces: Sequence[str], study: str, lab_
         ),
     ],
 )
-def test_it_is_refused_before_it_begins(
+def test_it_is_refused_before_it_measures(
     script: str, namespaces: Sequence[str], why: str, remedy: str, study: str, lab_image: Image, home: Path
 ) -> None:
     if "iptables" in script and shutil.which("iptables") is None:
@@ -108,4 +108,5 @@ def test_it_is_refused_before_it_begins(
     ended = call_there(script, home, "run", study, "-o", str(home / "run"), namespaces=namespaces)
     assert ended.returncode == 3, ended.stderr
     assert why in ended.stderr and remedy in ended.stderr
-    assert not (home / "run").exists()
+    journal = RunFolder(home / "run").journal
+    assert not journal.exists() or list(read_records(journal)) == []

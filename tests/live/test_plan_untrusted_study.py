@@ -60,7 +60,7 @@ match = "rate ([0-9]+)"
 blocks = 6
 """
 _PROGRAMS = ("ssh", "scp", "vagrant", "ruby", "virsh", "docker", "podman", "qemu-system-x86_64", "qemu-img", "evil")
-_LOOKING = {"cat", "grep", "id", "sh", "test"}
+_LOOKING = {"cat", "findmnt", "grep", "id", "sh", "test"}
 """What `plan` starts to look at this host."""
 
 

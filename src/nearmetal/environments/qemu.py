@@ -115,6 +115,8 @@ class QemuEnvironment:
 
         Where machines are restored, the snapshot is made.
         """
+        if site.spec is None:
+            await requirements.require_loopback()
         if machine.brings_image:
             return
         image = lab_machine.find_image(machine.image)

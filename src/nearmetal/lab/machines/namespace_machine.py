@@ -37,9 +37,9 @@ exec cp -- "$1" "$2/nearmetal-probe"
 # The first folder that is there, with the mount it lies on.
 _FIND_MOUNT = """
 folder=$1
-while [ ! -e "$folder" ]; do folder=$(dirname -- "$folder"); done
-echo "$folder"
-exec findmnt --noheadings --output FSTYPE,OPTIONS --target "$folder"
+while [ -n "$folder" ] && [ ! -e "$folder" ]; do folder=${folder%/*}; done
+echo "${folder:-/}"
+exec findmnt --noheadings --output FSTYPE,OPTIONS --target "${folder:-/}"
 """
 _NO_UPPER = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "vfat", "exfat", "overlay"})
 """File systems that cannot hold what is written to an overlay: docs.kernel.org/filesystems/overlayfs.html, "Upper and

@@ -74,7 +74,6 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
         pc_alone(f"machine.disk {machine.disk}", machine.disk == "ide", 'set machine.disk = "virtio-blk"'),
         pc_alone(f"image {machine.image}", machine.brings_image, "make it an image of nearmetal's: image build --from"),
         *await shares.check_share(machine, site),
-        *([await check_loopback()] if site.spec is None else ()),
         *([rootless.find_quota(machine)] if rootless.lacks_groups(site) else ()),
     ]
     if not all(one.ok for one in found):
@@ -94,20 +93,23 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
     return found
 
 
-async def check_loopback() -> Finding:
-    """Whether this host reaches itself: a guest's agent and its SSH server are reached by ports of its loopback."""
-    why = None
+async def require_loopback() -> None:
+    """HostCannot unless this host reaches itself: a guest's agent and SSH server are reached by ports of its loopback.
+
+    This is for a run that begins: a plan connects to nothing.
+    """
     with socket.create_server((LOOPBACK, 0)) as server:
         try:
             async with asyncio.timeout(LIMITS.mute):
                 _, writer = await asyncio.open_connection(*server.getsockname())
             writer.close()
+            return
         except TimeoutError:
-            why = "it gave no answer: a firewall drops what comes in there"
+            why = "gave no answer: a firewall drops what comes in there"
         except OSError as error:
-            why = os.strerror(error.errno or 0)
+            why = f"failed: {os.strerror(error.errno or 0)}"
     remedy = "ip link set lo up; in a firewall that drops by default: iptables -I INPUT -i lo -j ACCEPT"
-    return finding("this host's loopback", why is None, f"a connection to {LOOPBACK}: {why}", remedy)
+    raise HostCannot(f"a connection of this host to itself {why}", LOOPBACK, remedy)
 
 
 async def _vmm(machine: MachineSpec, site: Site) -> list[Finding]:
