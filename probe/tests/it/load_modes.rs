@@ -88,8 +88,7 @@ fn a_request_that_is_sent_again_was_begun_once_and_in_time() {
     assert_eq!(number(&document, "/requests/sent"), 50, "{document}");
     assert!(number(&document, "/lateness_ns/p90") < 300_000_000);
     // It is given up when its time is over, counted from when it was first sent.
-    let output = begun_in_time(|| run(address, &format!("{arguments} --timeout 300ms")));
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let document = load(address, &format!("{arguments} --timeout 300ms"));
     let given_up = number(&document, "/errors/client_timeout");
     assert!(given_up > 10, "{document}");
 }

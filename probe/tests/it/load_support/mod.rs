@@ -23,7 +23,7 @@ pub fn engines() -> Vec<&'static str> {
 
 /// The document of a load that ran through. Its status and one line on stderr tell whether it had a single reply.
 pub fn load(address: SocketAddr, arguments: &(impl Words + ?Sized)) -> Value {
-    let output = run(address, arguments);
+    let output = begun_in_time(|| run(address, arguments));
     let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
     let unanswered = number(&document, "/requests/completed") == 0;
     let status = output.status.code();
