@@ -15,7 +15,7 @@ struct Both {
 
 /// Where packets are captured.
 #[derive(Clone, Copy, PartialEq)]
-enum Captured {
+enum CapturePoint {
     Leaving,
     Arriving,
     Everywhere,
@@ -29,27 +29,27 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 impl Both {
     /// Capture what was said since the last time.
-    fn capture(&mut self, talk: &mut Talk, seen: Captured) {
+    fn capture(&mut self, talk: &mut Talk, seen: CapturePoint) {
         for mut packet in talk.packets.drain(..) {
             let side = usize::from(packet.source == talk.server.address);
             self.now += 100;
             packet.time = BEGIN + self.now;
-            if seen != Captured::Arriving {
+            if seen != CapturePoint::Arriving {
                 self.files[side].push(packet.clone());
             }
-            if seen != Captured::Leaving {
+            if seen != CapturePoint::Leaving {
                 packet.time += WAY;
                 self.files[1 - side].push(packet);
             }
         }
     }
 
-    fn ask(&mut self, talk: &mut Talk, payload: &[u8], seen: Captured) {
+    fn ask(&mut self, talk: &mut Talk, payload: &[u8], seen: CapturePoint) {
         talk.ask(payload);
         self.capture(talk, seen);
     }
 
-    fn answer(&mut self, talk: &mut Talk, payload: &[u8], seen: Captured) {
+    fn answer(&mut self, talk: &mut Talk, payload: &[u8], seen: CapturePoint) {
         talk.answer(payload);
         self.capture(talk, seen);
     }
@@ -59,7 +59,7 @@ impl Both {
         let mut talk = Talk::between(&format!("10.2.{high}.{low}:{port}"), "10.1.0.1:80");
         talk.has_stamps = false;
         talk.handshake();
-        self.capture(&mut talk, Captured::Everywhere);
+        self.capture(&mut talk, CapturePoint::Everywhere);
         talk
     }
 
@@ -84,8 +84,8 @@ fn many_connections_of_which_each_has_what_it_may() {
     let mut talks = both.begin_many(8192);
     for _ in 0..9 {
         for talk in &mut talks {
-            both.ask(talk, GET, Captured::Everywhere);
-            both.answer(talk, OK, Captured::Everywhere);
+            both.ask(talk, GET, CapturePoint::Everywhere);
+            both.answer(talk, OK, CapturePoint::Everywhere);
         }
     }
     assert_bounded(both);
@@ -97,7 +97,7 @@ fn requests_that_wait_at_both_ends() {
     let mut talks = both.begin_many(8192);
     for _ in 0..2 {
         for talk in &mut talks {
-            both.ask(talk, &GET.repeat(20), Captured::Everywhere);
+            both.ask(talk, &GET.repeat(20), CapturePoint::Everywhere);
         }
     }
     assert_bounded(both);
@@ -108,11 +108,11 @@ fn requests_that_waited_leave_nothing_behind() {
     let mut both = Both::default();
     for mut talk in both.begin_many(700) {
         for _ in 0..8 {
-            both.ask(&mut talk, &GET.repeat(30), Captured::Everywhere);
+            both.ask(&mut talk, &GET.repeat(30), CapturePoint::Everywhere);
         }
         both.now += 100_000;
         for _ in 0..8 {
-            both.answer(&mut talk, &OK.repeat(30), Captured::Everywhere);
+            both.answer(&mut talk, &OK.repeat(30), CapturePoint::Everywhere);
         }
         both.now += 100_000;
     }
@@ -126,10 +126,10 @@ fn holes_that_were_filled_leave_nothing_behind() {
         let begin = talk.client.sequence;
         for _ in 0..600 {
             talk.client.sequence += 1;
-            both.ask(&mut talk, b"x", Captured::Everywhere);
+            both.ask(&mut talk, b"x", CapturePoint::Everywhere);
         }
         talk.client.sequence = begin;
-        both.ask(&mut talk, &[b'x'; 1201], Captured::Everywhere);
+        both.ask(&mut talk, &[b'x'; 1201], CapturePoint::Everywhere);
     }
     assert_bounded(both);
 }
@@ -139,8 +139,8 @@ fn requests_that_one_end_alone_has() {
     let mut both = Both::default();
     for (number, talk) in both.begin_many(5000).iter_mut().enumerate() {
         let (there, back) = match number % 2 {
-            0 => (Captured::Leaving, Captured::Arriving),
-            _ => (Captured::Arriving, Captured::Leaving),
+            0 => (CapturePoint::Leaving, CapturePoint::Arriving),
+            _ => (CapturePoint::Arriving, CapturePoint::Leaving),
         };
         for _ in 0..6 {
             both.ask(talk, GET, there);
@@ -156,8 +156,8 @@ fn packets_that_are_on_their_way() {
     let mut talks = both.begin_many(2000);
     for _ in 0..40 {
         for talk in &mut talks {
-            both.ask(talk, b"x", Captured::Leaving);
-            both.answer(talk, b"x", Captured::Arriving);
+            both.ask(talk, b"x", CapturePoint::Leaving);
+            both.answer(talk, b"x", CapturePoint::Arriving);
         }
     }
     assert_bounded(both);

@@ -8,8 +8,8 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Part(BaseModel):
-    """Part of a document: the program says more, and other versions of it say other things besides."""
+class DocumentPart(BaseModel):
+    """DocumentPart of a document: the program says more, and other versions of it say other things besides."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -7,11 +7,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Cause, Completed, Machine
-from nearmetal.workloads._document import Count, Figure, Part, describe_problem
+from nearmetal.workloads._document import Count, DocumentPart, Figure, describe_problem
 from nearmetal.workloads._stage import require_success
 
 
-class DurationSpread(Part):
+class DurationSpread(DocumentPart):
     """Durations in ns. Without a single one the values are None."""
 
     p50: Figure | None
@@ -20,7 +20,7 @@ class DurationSpread(Part):
     count: Count
 
 
-class Lives(Part):
+class Lives(DocumentPart):
     """Durations in ns of which only these moments are needed."""
 
     mean: Figure | None = None
@@ -28,21 +28,21 @@ class Lives(Part):
     count: Count = 0
 
 
-class ReplyRate(Part):
+class ReplyRate(DocumentPart):
     """Replies per second, in samples of equal length."""
 
     stddev: Figure | None = None
     samples: Count = 0
 
 
-class RequestCounts(Part):
+class RequestCounts(DocumentPart):
     completed: Count
     """Answered, be it after the window in which they were due."""
     resent: Count = 0
     """Sent again because the server had closed the kept connection before it saw them."""
 
 
-class Rate(Part):
+class Rate(DocumentPart):
     """Per second."""
 
     offered: Figure | None
@@ -51,7 +51,7 @@ class Rate(Part):
     """Of an open loop: replies to the requests that were due within the window, over the time until the last came."""
 
 
-class GeneratorTime(Part):
+class GeneratorTime(DocumentPart):
     """Processor time of the generator's threads, from the window's start until nothing is under way any more, in ns."""
 
     user: Count
@@ -60,7 +60,7 @@ class GeneratorTime(Part):
     """How long that was."""
 
 
-class Errors(Part):
+class Errors(DocumentPart):
     """Requests that got no reply, by why."""
 
     client_timeout: Count
@@ -97,7 +97,7 @@ class Errors(Part):
         return dict(self)
 
 
-class Saturation(Part):
+class Saturation(DocumentPart):
     """The highest rate (1/s) of replies that keep up, in a ramp."""
 
     rate: Figure | None
@@ -108,21 +108,21 @@ class Saturation(Part):
     """above: the ramp's last rate was still kept up, or the generator gave out first, or the server was gone."""
 
 
-class RampStep(Part):
+class RampStep(DocumentPart):
     """One step of a ramp."""
 
     offered: Figure
     generator_failed: bool
 
 
-class LoadEngine(Part):
+class LoadEngine(DocumentPart):
     """The generator's way to the kernel, by which it depends when the times of a request are taken."""
 
     name: str
     reason: str = ""
 
 
-class LoadDocument(Part):
+class LoadDocument(DocumentPart):
     schema_: Annotated[Literal["load.v1"], Field(alias="schema")]
     arrivals: str | None = None
     engine: LoadEngine | None = None

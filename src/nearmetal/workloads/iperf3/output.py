@@ -6,7 +6,7 @@ from pydantic import Field, ValidationError
 
 from nearmetal.errors import ToolFailed
 from nearmetal.model import Cause, Completed
-from nearmetal.workloads._document import Count, Figure, Part, describe_problem
+from nearmetal.workloads._document import Count, DocumentPart, Figure, describe_problem
 from nearmetal.workloads._stage import last_words
 from nearmetal.workloads.iperf3.parameters import Direction, Iperf3Parameters
 
@@ -23,7 +23,7 @@ _STILL_BUSY = "the server is busy running a test"
 """What it says when its server has not heard yet that the run before is over: that word was lost, and is sent again."""
 
 
-class Sent(Part):
+class Sent(DocumentPart):
     """What left, over all streams of one way."""
 
     seconds: Annotated[Figure, Field(gt=0)]
@@ -35,7 +35,7 @@ class Sent(Part):
     """Of UDP."""
 
 
-class ReceivedSum(Part):
+class ReceivedSum(DocumentPart):
     """What arrived, over all streams of one way, as the receiving end itself counted it. Only UDP has all of it."""
 
     seconds: Annotated[Figure, Field(gt=0)]
@@ -46,7 +46,7 @@ class ReceivedSum(Part):
     packets: Count | None = None
 
 
-class Way(Part):
+class Way(DocumentPart):
     """One direction: what left, and what arrived."""
 
     sent: Sent
@@ -62,19 +62,19 @@ class Way(Part):
         return self.received.lost_packets or 0, self.received.packets or 0
 
 
-class _Processors(Part):
+class _Processors(DocumentPart):
     host_total: Figure
     remote_total: Figure
 
 
-class _TestStart(Part):
+class _TestStart(DocumentPart):
     protocol: str
     duration: Figure
     num_streams: Count
     reverse: Count
 
 
-class _Start(Part):
+class _Start(DocumentPart):
     test_start: _TestStart
 
 
@@ -83,12 +83,12 @@ class _Start(Part):
 # help: one that the warm-up ends in is not called omitted, and has those of all of it. (Its bytes are right.)
 
 
-class _Document(Part):
+class _Document(DocumentPart):
     start: _Start
     intervals: Annotated[tuple[object, ...], Field(min_length=1)]
 
 
-class _IntervalSum(Part):
+class _IntervalSum(DocumentPart):
     """Its end in seconds since the warm-up's. The start is no use: of an interval that the warm-up ends in, it is in
     seconds since the warm-up's begin still, and its bytes are those since the end."""
 
@@ -97,15 +97,15 @@ class _IntervalSum(Part):
     omitted: bool
 
 
-class _Interval(Part):
+class _Interval(DocumentPart):
     sum: _IntervalSum
 
 
-class _ServersEnd(Part):
+class _ServersEnd(DocumentPart):
     sum_received: ReceivedSum
 
 
-class _Server(Part):
+class _Server(DocumentPart):
     intervals: tuple[_Interval, ...]
     end: _ServersEnd
 
@@ -125,7 +125,7 @@ class _Server(Part):
         return told.model_copy(update={"bits_per_second": arrived * 8 / seconds})
 
 
-class _ForwardEnd(Part):
+class _ForwardEnd(DocumentPart):
     sum_sent: Sent
     cpu_utilization_percent: _Processors
 
@@ -197,11 +197,11 @@ _DOCUMENTS: dict[Direction, type[_Forward | _Reverse | _Both]] = {
 }
 
 
-class _Failure(Part):
+class _Failure(DocumentPart):
     error: str
 
 
-class Iperf3Run(Part):
+class Iperf3Run(DocumentPart):
     """What one client measured. At least one of the ways is there."""
 
     forward: Way | None

@@ -12,7 +12,7 @@ from nearmetal import model
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.machines import kernel
 from nearmetal.units import Seconds, show_duration
-from nearmetal.workloads._document import Part, describe_problem
+from nearmetal.workloads._document import DocumentPart, describe_problem
 from nearmetal.workloads._parameters import LONGEST, Time, as_time
 from nearmetal.workloads._stage import ended_within, last_words, require_success, stop_all, uneven_start
 
@@ -20,14 +20,14 @@ Count = Annotated[int, Field(strict=True, ge=0)]
 Nanoseconds = Annotated[int, Field(strict=True)]
 
 
-class RttSpread(Part):
+class RttSpread(DocumentPart):
     min: Nanoseconds
     p50: Nanoseconds
     p99: Nanoseconds
     max: Nanoseconds
 
 
-class ClockDocument(Part):
+class ClockDocument(DocumentPart):
     """`clock.v1`. The ways contain the offset of the server's clock from the client's."""
 
     schema_: Annotated[Literal["clock.v1"], Field(alias="schema")]
