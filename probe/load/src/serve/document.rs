@@ -8,7 +8,8 @@ use ground::statistics::{Durations, Summary};
 
 /// What a server saw since it began, or since it was last asked by SIGUSR1.
 #[derive(Serialize, JsonSchema)]
-pub struct Document {
+#[schemars(rename = "Document")]
+pub struct ServeDocument {
     /// `serve.v1`
     pub schema: &'static str,
     pub listen: String,

@@ -18,7 +18,7 @@ use self::server::{Behaviour, Observations, Server};
 use crate::socket;
 use ground::{clock, interrupt, output, units};
 
-pub use document::Document;
+pub use document::ServeDocument;
 
 /// Answer HTTP requests, all alike, until interrupted; SIGUSR1 reports what came since the last report.
 #[derive(clap::Args)]
@@ -109,8 +109,13 @@ fn announce_address(args: &Args, address: &str) {
     }
 }
 
-fn build_document(args: &Args, address: &str, seen: &Observations, elapsed_ns: u64) -> Document {
-    Document {
+fn build_document(
+    args: &Args,
+    address: &str,
+    seen: &Observations,
+    elapsed_ns: u64,
+) -> ServeDocument {
+    ServeDocument {
         schema: "serve.v1",
         listen: address.to_owned(),
         elapsed_ns,
@@ -122,7 +127,7 @@ fn build_document(args: &Args, address: &str, seen: &Observations, elapsed_ns: u
     }
 }
 
-fn describe_document(document: &Document) -> String {
+fn describe_document(document: &ServeDocument) -> String {
     let mut text = format!(
         "{} requests, {} malformed, on {} connections\n",
         document.requests, document.malformed, document.connections

@@ -10,7 +10,8 @@ use crate::tap::TapName;
 
 /// The line that says the link carries frames.
 #[derive(Serialize, JsonSchema)]
-pub struct Ready {
+#[schemars(rename = "Ready")]
+pub struct LinkReady {
     schema: &'static str,
     ends: [EndName; 2],
 }
@@ -21,9 +22,9 @@ struct EndName {
     interface: String,
 }
 
-impl Ready {
-    pub fn new(ends: [&TapName; 2]) -> Ready {
-        Ready {
+impl LinkReady {
+    pub fn new(ends: [&TapName; 2]) -> LinkReady {
+        LinkReady {
             schema: "link.ready.v1",
             ends: ends.map(end_name),
         }
@@ -39,7 +40,8 @@ fn end_name(tap: &TapName) -> EndName {
 
 /// What a link was asked to do, and did.
 #[derive(Serialize, JsonSchema)]
-pub struct Document {
+#[schemars(rename = "Document")]
+pub struct LinkDocument {
     schema: &'static str,
     elapsed_ns: i64,
     ends: [EndName; 2],
@@ -108,7 +110,7 @@ pub fn build_document(
     seed: u64,
     elapsed_ns: i64,
     relay: &Relay,
-) -> Document {
+) -> LinkDocument {
     let Impairment {
         delay_ns,
         jitter_ns,
@@ -117,7 +119,7 @@ pub fn build_document(
         rate,
     } = asked;
     let [there, back] = &relay.lanes;
-    Document {
+    LinkDocument {
         schema: "link.v1",
         elapsed_ns,
         ends: ends.map(end_name),

@@ -16,7 +16,7 @@ mod document;
 mod relay;
 
 use direction::Impairment;
-pub use document::{Document, Ready};
+pub use document::{LinkDocument, LinkReady};
 use relay::Relay;
 
 /// Join two network namespaces by a link of given delay, jitter, loss, reordering and rate, each way.
@@ -89,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
     let ends = [&args.first.0, &args.second.0];
     let taps = [open(ends[0])?, open(ends[1])?];
-    output::print_result(&Ready::new(ends), args.json)?;
+    output::print_result(&LinkReady::new(ends), args.json)?;
     let mut relay = Relay::new(taps, impairment, args.seed)?;
     let elapsed_ns = relay.carry_frames(args.duration, stop)?;
     output::print_result(

@@ -51,7 +51,8 @@ pub struct Setting {
 
 /// How far the server's CLOCK_REALTIME is ahead of the asker's.
 #[derive(Serialize, JsonSchema, Debug)]
-pub struct Document {
+#[schemars(rename = "Document")]
+pub struct ClockDocument {
     schema: &'static str,
     server: String,
     /// Exchanges asked for, and those that were answered.
@@ -142,7 +143,7 @@ const SHORTEST_FOR_DRIFT_NS: i64 = 100 * MILLISECOND;
 const PARTS: usize = 16;
 
 /// The exchanges must not be empty.
-pub fn build_document(setting: Setting, exchanges: &[Exchange]) -> Document {
+pub fn build_document(setting: Setting, exchanges: &[Exchange]) -> ClockDocument {
     let mut best: Vec<&Exchange> = exchanges.iter().collect();
     best.sort_by_key(|exchange| exchange.delay_ns());
     best.truncate(exchanges.len().div_ceil(4));
@@ -157,7 +158,7 @@ pub fn build_document(setting: Setting, exchanges: &[Exchange]) -> Document {
         Some(common) => (common.offset_ns, common.bound_ns),
         None => usual_offset(&best, exchanges),
     };
-    let mut document = Document {
+    let mut document = ClockDocument {
         schema: "clock.v1",
         server: setting.server,
         asked: setting.asked,
@@ -245,7 +246,7 @@ fn usual_offset(best: &[&Exchange], exchanges: &[Exchange]) -> (i64, i64) {
 }
 
 fn list_doubts(
-    document: &Document,
+    document: &ClockDocument,
     exchanges: &[Exchange],
     common: Option<&Common>,
 ) -> Vec<String> {

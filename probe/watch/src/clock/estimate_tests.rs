@@ -21,7 +21,7 @@ fn sample_exchanges(ways_ns: &[(i64, i64)], drift_ppm: f64) -> Vec<Exchange> {
     ways_ns.iter().enumerate().map(one).collect()
 }
 
-fn estimate_offset(exchanges: &[Exchange], asked: u32) -> Document {
+fn estimate_offset(exchanges: &[Exchange], asked: u32) -> ClockDocument {
     let setting = Setting {
         server: "x".into(),
         asked,
@@ -108,7 +108,7 @@ fn what_cannot_be_trusted_says_why() {
 }
 
 /// The offset is true within its bound from the first exchange to the last.
-fn assert_holds_throughout(result: &Document, drift_ppm: f64) {
+fn assert_holds_throughout(result: &ClockDocument, drift_ppm: f64) {
     for part in [0.0, 0.5, 1.0] {
         let gained = result.duration_ns as f64 * part * drift_ppm * 1e-6;
         let off = result.offset_ns - OFFSET_NS - gained as i64;
@@ -117,7 +117,7 @@ fn assert_holds_throughout(result: &Document, drift_ppm: f64) {
 }
 
 /// The first reason not to trust it holds these words.
-fn assert_distrusted(result: &Document, words: &str) {
+fn assert_distrusted(result: &ClockDocument, words: &str) {
     assert!(!result.trustworthy, "{result:?}");
     assert!(result.reasons[0].contains(words), "{result:?}");
 }

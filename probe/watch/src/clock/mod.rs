@@ -12,7 +12,7 @@ mod packet;
 mod receive_buffer;
 mod serve;
 
-pub use estimate::Document;
+pub use estimate::ClockDocument;
 pub use serve::Listening;
 
 /// Compare this machine's clock with another's.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// `cpuset.v1`: how CPUs can be kept free by a cpuset here, and how far they are.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Document {
+#[schemars(rename = "Document")]
+pub struct CpusetDocument {
     pub schema: String,
     /// The CPUs to keep free.
     pub cpus: String,
@@ -60,7 +61,8 @@ pub struct Group {
 
 /// `cpuset.back.v1`: what `back` did.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Back {
+#[schemars(rename = "Back")]
+pub struct CpusetBack {
     pub schema: &'static str,
     pub moved: u64,
     pub widened: u64,

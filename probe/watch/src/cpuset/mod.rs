@@ -20,7 +20,7 @@ mod version_1;
 mod version_2;
 
 use document::Version;
-pub use document::{Back, Document};
+pub use document::{CpusetBack, CpusetDocument};
 pub(crate) use hierarchy::is_standing;
 
 /// Keep CPUs free of all tasks by a cpuset, and give them back.
@@ -46,7 +46,7 @@ enum CpusetAction {
     /// Do what a list, read from stdin, says, and tell how far it is then (cpuset.v1)
     Apart,
     /// Undo it, as far as nobody else has changed it since (cpuset.back.v1)
-    Back,
+    CpusetBack,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -60,7 +60,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let wanted = output::read_document()?;
             output::print_result(&set_apart(&kernel, &wanted)?, args.json)?;
         }
-        CpusetAction::Back => {
+        CpusetAction::CpusetBack => {
             let before = output::read_document()?;
             output::print_result(&put_back(&kernel, &before)?, args.json)?;
         }
@@ -68,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
+fn set_apart(kernel: &Kernel, wanted: &CpusetDocument) -> anyhow::Result<CpusetDocument> {
     let kept: CpuList = wanted.cpus.parse().map_err(anyhow::Error::msg)?;
     // It may be so since the list was made.
     if let Some(why) = survey::survey_cpus(kernel, &kept)?.unfit {
@@ -85,7 +85,7 @@ fn set_apart(kernel: &Kernel, wanted: &Document) -> anyhow::Result<Document> {
     survey::survey_cpus(kernel, &kept)
 }
 
-fn put_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
+fn put_back(kernel: &Kernel, before: &CpusetDocument) -> anyhow::Result<CpusetBack> {
     let there = known_hierarchy(before)?;
     match there.version {
         Version::First => version_1::put_back(kernel, before, there),
@@ -93,7 +93,7 @@ fn put_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
     }
 }
 
-fn known_hierarchy(document: &Document) -> anyhow::Result<&document::Hierarchy> {
+fn known_hierarchy(document: &CpusetDocument) -> anyhow::Result<&document::Hierarchy> {
     let there = document.hierarchy.as_ref();
     there.context("the list on stdin knows of no cpusets, so there is nothing to do")
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::document::{Document, Group, Hierarchy, Version};
+use super::document::{CpusetDocument, Group, Hierarchy, Version};
 use super::{files, hierarchy};
 use crate::threads::{self, ShownThread};
 use ground::kernel::Kernel;
 use ground::placement::CpuList;
 
 /// What keeps other programs off these CPUs now, and what of theirs would have to move.
-pub fn survey_cpus(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<Document> {
-    let mut document = Document {
+pub fn survey_cpus(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<CpusetDocument> {
+    let mut document = CpusetDocument {
         schema: "cpuset.v1".to_owned(),
         cpus: kept.to_string(),
         unfit: None,
@@ -165,7 +165,7 @@ mod tests {
 
     const ROOT: &str = "/sys/fs/cgroup/cpuset";
 
-    fn list_laid(laid: &Laid) -> Document {
+    fn list_laid(laid: &Laid) -> CpusetDocument {
         survey_cpus(&laid.kernel_view(), &first_cpu()).unwrap()
     }
 
@@ -174,7 +174,7 @@ mod tests {
         laid.write(&format!("{ROOT}/{name}/tasks"), tasks);
     }
 
-    fn apart_groups(document: &Document) -> Vec<(&str, Option<&str>)> {
+    fn apart_groups(document: &CpusetDocument) -> Vec<(&str, Option<&str>)> {
         let groups = document.groups.iter();
         groups
             .map(|(folder, group)| (&folder[ROOT.len() + 1..], group.apart.as_deref()))

@@ -5,7 +5,7 @@ use std::{fs, io, thread};
 
 use anyhow::Context;
 
-use super::document::{Back, Document, Group, Hierarchy, RefusedChange};
+use super::document::{CpusetBack, CpusetDocument, Group, Hierarchy, RefusedChange};
 use super::files::{describe_refusal, remove_group, transfer_threads, write};
 use super::survey;
 use crate::threads::BEING_MADE;
@@ -66,7 +66,11 @@ fn cpus_of(kernel: &Kernel, group: &str) -> Option<String> {
     kernel.read_text(format!("{group}/cpuset.cpus"))
 }
 
-pub fn put_back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Result<Back> {
+pub fn put_back(
+    kernel: &Kernel,
+    before: &CpusetDocument,
+    there: &Hierarchy,
+) -> anyhow::Result<CpusetBack> {
     let (widened, mut left) = widen_groups(kernel, &before.groups);
     loosen_group(kernel, there)?;
     let moves = transfer_threads(kernel, &there.group, &there.root, |_| true);
@@ -74,7 +78,7 @@ pub fn put_back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow
     let kept: CpuList = before.cpus.parse().map_err(anyhow::Error::msg)?;
     left.extend(made_since(kernel, before, there, &kept));
     remove_group(kernel, &there.group).with_context(|| format!("cannot remove {}", there.group))?;
-    Ok(Back {
+    Ok(CpusetBack {
         schema: "cpuset.back.v1",
         moved: moves.moved,
         widened,
@@ -125,7 +129,7 @@ fn widen_groups(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> (u64, Vec<
 /// Whoever made one took these over, or chose them: only they know.
 fn made_since(
     kernel: &Kernel,
-    before: &Document,
+    before: &CpusetDocument,
     there: &Hierarchy,
     kept: &CpuList,
 ) -> Vec<RefusedChange> {

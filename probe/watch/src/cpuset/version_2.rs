@@ -6,7 +6,7 @@ use std::io;
 
 use anyhow::{Context, bail};
 
-use super::document::{Back, Document, Hierarchy, RefusedChange};
+use super::document::{CpusetBack, CpusetDocument, Hierarchy, RefusedChange};
 use super::files::{describe_refusal, list_groups_below, read_ids, remove_group, write};
 use crate::threads;
 use ground::kernel::Kernel;
@@ -52,7 +52,11 @@ fn hand_down(kernel: &Kernel, there: &Hierarchy, word: &str) -> io::Result<()> {
     )
 }
 
-pub fn put_back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow::Result<Back> {
+pub fn put_back(
+    kernel: &Kernel,
+    before: &CpusetDocument,
+    there: &Hierarchy,
+) -> anyhow::Result<CpusetBack> {
     let moved = dissolve_partition(kernel, there)?;
     let mut left = Vec::new();
     if let Err(error) = take_up(kernel, there) {
@@ -60,7 +64,7 @@ pub fn put_back(kernel: &Kernel, before: &Document, there: &Hierarchy) -> anyhow
         left.push(describe_refusal(&there.root, &why));
     }
     left.extend(where_they_were(kernel, &before.kernel_threads)?);
-    Ok(Back {
+    Ok(CpusetBack {
         schema: "cpuset.back.v1",
         moved,
         widened: 0,

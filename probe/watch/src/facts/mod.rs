@@ -48,7 +48,7 @@ pub struct Facts {
     kernel: KernelFacts,
     processor: processor::Processor,
     virtualization: hypervisor::Virtualization,
-    memory: Memory,
+    memory: MemoryFacts,
     limits: Limits,
     clock: Clock,
     confinement: confinement::Confinement,
@@ -81,7 +81,8 @@ struct KernelFacts {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Memory {
+#[schemars(rename = "Memory")]
+struct MemoryFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     total_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,7 +150,7 @@ fn kernel_facts(kernel: &Kernel) -> KernelFacts {
     }
 }
 
-fn read_memory(kernel: &Kernel) -> Memory {
+fn read_memory(kernel: &Kernel) -> MemoryFacts {
     let text = kernel.read_text("proc/meminfo").unwrap_or_default();
     let bytes = |key| {
         value_of(&text, key)?
@@ -159,7 +160,7 @@ fn read_memory(kernel: &Kernel) -> Memory {
             .ok()?
             .checked_mul(1024)
     };
-    Memory {
+    MemoryFacts {
         total_bytes: bytes("MemTotal"),
         available_bytes: bytes("MemAvailable"),
         swap_bytes: bytes("SwapTotal"),

@@ -13,7 +13,8 @@ use super::listener::{ClockResolution, Heard};
 
 /// The noise of CPUs that were listened to at the same time.
 #[derive(Serialize, JsonSchema)]
-pub struct Document {
+#[schemars(rename = "Document")]
+pub struct NoiseDocument {
     pub schema: &'static str,
     pub asked_ns: i64,
     pub cpus: Vec<CpuNoise>,

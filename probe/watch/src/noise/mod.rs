@@ -19,7 +19,7 @@ mod listener;
 mod text;
 
 use causes::{MachineCounts, ThreadCounts};
-pub use document::Document;
+pub use document::NoiseDocument;
 use listener::{ClockResolution, Heard};
 
 /// Listen to CPUs: how often, and for how long, does a program that wants to run there not run?
@@ -71,7 +71,7 @@ struct Listener {
     counts: [ThreadCounts; 2],
 }
 
-fn hear_noise(args: &Args, stop: &AtomicBool) -> anyhow::Result<Document> {
+fn hear_noise(args: &Args, stop: &AtomicBool) -> anyhow::Result<NoiseDocument> {
     let kernel = Kernel::running();
     let cpus: Vec<u32> = args.cpus.as_slice().iter().map(|&cpu| cpu as u32).collect();
     let asked_ns = i64::try_from(args.duration.as_nanos()).unwrap_or(i64::MAX / 2);
@@ -99,7 +99,7 @@ fn hear_noise(args: &Args, stop: &AtomicBool) -> anyhow::Result<Document> {
         let causes = causes::causes_between(listener.cpu, [&before, &after], &listener.counts);
         document::cpu_noise(&kernel, listener, causes, epoch_ns)
     });
-    Ok(Document {
+    Ok(NoiseDocument {
         schema: "noise.v1",
         asked_ns,
         cpus: told.collect(),
