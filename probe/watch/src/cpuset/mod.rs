@@ -46,7 +46,7 @@ enum CpusetAction {
     /// Do what a list, read from stdin, says, and tell how far it is then (cpuset.v1)
     Apart,
     /// Undo it, as far as nobody else has changed it since (cpuset.back.v1)
-    CpusetBack,
+    Back,
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -60,7 +60,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let wanted = output::read_document()?;
             output::print_result(&set_apart(&kernel, &wanted)?, args.json)?;
         }
-        CpusetAction::CpusetBack => {
+        CpusetAction::Back => {
             let before = output::read_document()?;
             output::print_result(&put_back(&kernel, &before)?, args.json)?;
         }
