@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,7 +90,16 @@ def vcenter(
 ) -> Iterator[Vcenter]:
     """`clones`: the address that the tools of clones tell. `netns`: the network that it is in. It ends with us."""
     inside = ("nsenter", f"--net=/run/netns/{netns}", "--") if netns else ()
-    with subprocess.Popen([*inside, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with (
+        tempfile.TemporaryDirectory() as files,  # of its datastores, of which it leaves some
+        subprocess.Popen(
+            [*inside, str(program)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": files},
+        ) as process,
+    ):
         made = Vcenter(process, "", "")
         setup = {"kind": kind, "user": USER, "password": PASSWORD, "machines": list(machines), "clones": clones}
         try:
