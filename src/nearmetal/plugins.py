@@ -33,6 +33,9 @@ _PACKAGES: dict[Group, str] = {
     "sections": "nearmetal.report.sections",
 }
 
+_STUDIES, _CHAPTER = "nearmetal.studies", "chapter"
+"""Where built-in studies have chapters of their own, each in the folder of its studies."""
+
 _PROMISES: dict[Group, tuple[str, str]] = {
     "environments": ("nearmetal.model", "Environment"),
     "treatments": ("nearmetal.model", "Treatment"),
@@ -48,14 +51,22 @@ _NAMED = 3
 @cache
 def _find_modules(group: Group) -> dict[str, str]:
     """Plugin name to module, of our own folder. A leading underscore hides a file."""
-    spec = find_spec(_PACKAGES[group])
-    folders = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
-    return {
-        path.stem.replace("_", "-"): f"{_PACKAGES[group]}.{path.stem}"
-        for folder in folders
-        for path in sorted([*Path(folder).glob("*.py"), *(one.parent for one in Path(folder).glob("*/__init__.py"))])
+    package = _PACKAGES[group]
+    found = {
+        path.stem.replace("_", "-"): f"{package}.{path.stem}"
+        for folder in _list_places(package)
+        for path in sorted([*folder.glob("*.py"), *(one.parent for one in folder.glob("*/__init__.py"))])
         if not path.stem.startswith("_")
     }
+    if group == "sections":
+        chapters = (path for folder in _list_places(_STUDIES) for path in sorted(folder.glob(f"*/{_CHAPTER}.py")))
+        found |= {path.parent.name.replace("_", "-"): f"{_STUDIES}.{path.parent.name}.{_CHAPTER}" for path in chapters}
+    return found
+
+
+def _list_places(package: str) -> list[Path]:
+    spec = find_spec(package)
+    return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
 
 
 @cache

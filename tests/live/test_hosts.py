@@ -29,7 +29,7 @@ from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineS
 from nearmetal.run import verify
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
-from nearmetal.studies import published
+from nearmetal.studies.published.figures import find_published
 from nearmetal.study.resolve import resolve_alone
 from tests import libvirt_service
 from tests.waiting import until
@@ -429,7 +429,7 @@ async def test_the_published_study_over_two_hosts(pair: Pair, tmp_path: Path) ->
     records = found_in(run)
     assert [record.status for record in records] == ["ok"] * 2
     assert all(record.readback["trunk"]["by"] == "vxlan" for record in records)
-    counts = published.find_published("virtual-vs-physical-hosts")
+    counts = find_published("virtual-vs-physical-hosts")
     assert counts is not None
     of, against = ({"environment": name, "offloading": True, "workers": 4} for name in ("physical", "virtio"))
     with (run / "report" / "transactions-published.csv").open() as file:

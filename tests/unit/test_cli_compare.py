@@ -15,8 +15,8 @@ from nearmetal.analysis.run_comparison import Comparison
 from nearmetal.commands import comparison
 from nearmetal.commands import runs as runs_commands
 from nearmetal.errors import BadInput
+from nearmetal.spelling import did_you_mean
 from nearmetal.store.folder import RunFolder
-from nearmetal.study.error_messages import did_you_mean
 from tests import journals
 from tests.command_line import call, called
 

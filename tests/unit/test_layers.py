@@ -129,7 +129,7 @@ def test_relative_imports_and_those_for_types_are_seen() -> None:
     assert imports_of("nearmetal.x", ast.parse("from . import b"), True, known, with_types=False) == {"nearmetal.x.b"}
 
 
-_PAGES = ("nearmetal.analysis", "nearmetal.report", "nearmetal.dashboard")
+_PAGES = ("nearmetal.analysis", "nearmetal.report", "nearmetal.dashboard", "nearmetal.studies")
 _FINDS_SECTIONS = "nearmetal.report.chapters"
 """Chapters of a report are plugins, of ours and of others."""
 _RESOLVES_VERSION_1 = "nearmetal.store.upgrade"

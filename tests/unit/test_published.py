@@ -2,21 +2,20 @@
 
 import statistics
 import tomllib
-from importlib import resources
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from nearmetal import studies
 from nearmetal.model import Level
-from nearmetal.studies import published
-from nearmetal.studies.published import PublishedStudy
+from nearmetal.studies.published.figures import PublishedStudy, find_published
 
 ENVIRONMENTS = ("physical", "e1000", "virtio", "containers")
 
 
 def found(name: str) -> PublishedStudy:
-    one = published.find_published(name)
+    one = find_published(name)
     assert one is not None
     return one
 
@@ -27,10 +26,14 @@ def printed(name: str, table: str, **levels: Level) -> tuple[float, ...]:
     return figure.values
 
 
-@pytest.mark.parametrize("name", published.list_names())
-def test_every_file_is_read_and_says_where_it_is_from(name: str) -> None:
+FOLDERS = sorted(path.parent.name for path in Path(studies.__file__).parent.glob("*/published.toml"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_is_read_and_says_where_it_is_from(folder: str) -> None:
+    name = folder.replace("_", "-")
+    assert studies.find_folder(name) == folder
     one = found(name)
-    assert one.study == name
     assert one.source.title and one.source.authors and one.source.date
     assert one.tables or one.statements
     for table in one.tables:
@@ -38,14 +41,19 @@ def test_every_file_is_read_and_says_where_it_is_from(name: str) -> None:
         assert len(cells) == len(set(cells)), table.name
 
 
+def test_studies_of_a_folder_replicate_the_same() -> None:
+    assert len(FOLDERS) == 4
+    both = [find_published(name) for name in ("virtual-vs-physical", "virtual-servers")]
+    assert both[0] is both[1] is not None
+
+
 def test_nothing_was_published_under_a_name_of_ones_own() -> None:
-    assert published.find_published("quickstart") is None
-    assert published.find_published("../shared-network") is None
+    assert find_published("quickstart") is None
+    assert find_published("../shared-network") is None
 
 
 def test_a_unit_or_an_environment_without_a_word_about_it_is_refused() -> None:
-    text = (resources.files("nearmetal.studies.published") / "shared-network.toml").read_text()
-    raw = tomllib.loads(text)
+    raw = tomllib.loads(studies.read_published("shared_network"))
     without = {name: unit for name, unit in raw["units"].items() if name != "%"}
     with pytest.raises(ValidationError, match="no word about the unit '%'"):
         PublishedStudy.model_validate({**raw, "units": without})

@@ -15,11 +15,11 @@ from nearmetal.report.charts.client_counts import CourseLine, IntervalPoint, dra
 from nearmetal.report.charts.drift import Line, draw_lines, thin_points
 from nearmetal.report.charts.forest import ForestRow, Group, draw_forest
 from nearmetal.report.charts.grammar import HALF, NARROW, WIDE, Spec
-from nearmetal.report.charts.published_pairs import FigurePair, draw_pairs
 from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
 from nearmetal.report.charts.strips import Strip, draw_strips
 from nearmetal.report.charts.text_width import measure_text, wrap_text
 from nearmetal.report.drawing import draw_picture
+from nearmetal.studies.published.ratio_chart import FigurePair, draw_pairs
 
 
 def data(spec: Spec, mark: str) -> list[list[dict[str, Any]]]:

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,16 +13,17 @@ from nearmetal.planning import plan as planning
 from nearmetal.report.blocks import Notice, Quantity, Section, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.report_input import read_run_input
-from nearmetal.report.sections import cpu_isolation
-from nearmetal.report.sections.cpu_isolation import ROWS, of_httperf, of_load
 from nearmetal.report.write import write
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
-from nearmetal.studies import published
+from nearmetal.studies.cpu_isolation import chapter as cpu_isolation
+from nearmetal.studies.cpu_isolation.chapter import ROWS, of_httperf, of_load
+from nearmetal.studies.published.figures import find_published
 from nearmetal.study.blocks import plan_blocks
 from nearmetal.study.study_file import read as read_study
 from nearmetal.workloads import noise as noise_workload
 from nearmetal.workloads.httperf.output import parse_figures
+from tests import journals
 
 from .workloads_stage import golden
 
@@ -110,6 +113,15 @@ def chapter(folder: RunFolder) -> Section:
     return found
 
 
+def test_other_studies_that_isolate_have_no_such_chapter(folder: RunFolder, tmp_path: Path) -> None:
+    shutil.copytree(folder.path, tmp_path / "mine")
+    with journals.changed_manifest(tmp_path / "mine") as manifest:
+        manifest["study"]["name"] = "mine"
+    names = {section.name for section in make_sections(read_run_input(RunFolder(tmp_path / "mine")))}
+    assert "responses" in names
+    assert not names & {"cpu-isolation", "published"}
+
+
 def table(section: Section, name: str) -> list[dict[str, object]]:
     (found,) = [block for block in section.blocks if isinstance(block, Table) and block.name == name]
     return [dict(zip([column.title for column in found.columns], row, strict=True)) for row in found.rows]
@@ -124,7 +136,7 @@ def test_both_generators_have_every_row_that_there_is_an_observation_of() -> Non
 
 
 def test_all_fifty_figures_of_an_output_are_rows_and_were_published() -> None:
-    found = published.find_published("cpu-isolation")
+    found = find_published("cpu-isolation")
     assert found is not None
     printed = {figure.at["what"] for figure in found.find_table("httperf").figures}
     assert {row.name for row in ROWS} == printed

@@ -26,7 +26,7 @@ from tests import journals, plausible_networks, plausible_run
 
 pytestmark = pytest.mark.usefixtures("one_engine")
 
-OURS = ("transactions", "network", "saturation", "odd-clients", "published")
+OURS = ("transactions", "network", "saturation", "odd-clients", "shared-network", "published")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_run_of_something_else_has_none_of_these_chapters(tmp_path: Path) -> N
 
 def test_each_run_has_the_chapters_that_it_has_figures_for(counted: RunFolder, shared: RunFolder) -> None:
     assert list(chapters(counted)) == ["transactions", "published"]
-    assert list(chapters(shared)) == ["network", "saturation", "odd-clients", "published"]
+    assert list(chapters(shared)) == ["network", "saturation", "odd-clients", "shared-network", "published"]
 
 
 def test_under_a_name_of_ones_own_nothing_is_called_published(
@@ -207,7 +207,7 @@ def test_each_client_has_its_loss_and_jitter_drawn_and_in_rows(shared: RunFolder
 
 
 def test_what_is_left_to_a_client_stands_beside_the_published_table(shared: RunFolder) -> None:
-    rows = table(chapters(shared)["network"], "network-bandwidth-published")
+    rows = table(chapters(shared)["shared-network"], "network-bandwidth-published")
     host = {row["clients"]: row for row in rows if row["treatment"] == "host"}
     assert host[5]["share of one alone"] == "0.200 ×" or str(host[5]["share of one alone"]).startswith(("0.19", "0.20"))
     assert host[5]["share, published"] == "0.131 ×"
@@ -282,11 +282,13 @@ def test_where_no_client_is_odd_it_is_said(shared: RunFolder, tmp_path: Path) ->
 
 def test_saturation_is_told_with_its_interval_and_the_published_range(shared: RunFolder) -> None:
     rows = table(chapters(shared)["saturation"], "saturation")
-    by_name = {row["treatment"]: row for row in rows}
-    assert by_name["host, clients 1"]["published for each"] == "17 to 20 requests/s"
-    assert by_name["host, clients 2"]["published for each"] == "8 to 10 requests/s"
-    assert by_name["host, clients 3"]["published for each"] is None
-    assert by_name["qemu, clients 1"]["published for each"] is None
+    beside = table(chapters(shared)["shared-network"], "saturation-published")
+    assert [row["each client"] for row in beside] == [row["each client"] for row in rows]
+    published = {row["treatment"]: row["published for each"] for row in beside}
+    assert published["host, clients 1"] == "17 to 20 requests/s"
+    assert published["host, clients 2"] == "8 to 10 requests/s"
+    assert published["host, clients 3"] is None
+    assert published["qemu, clients 1"] is None
     assert {row["blocks"] for row in rows} == {8} and {row["only a bound"] for row in rows} == {0}
 
 

@@ -6,7 +6,7 @@ from nearmetal import studies
 from nearmetal.model import Study
 from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan
-from nearmetal.studies import published
+from nearmetal.studies.published.figures import find_published
 from nearmetal.study import study_file
 
 NAME = "cpu-isolation"
@@ -18,7 +18,7 @@ def read(quick: bool = False) -> Study:
 
 
 def setting(what: str) -> float:
-    found = published.find_published(NAME)
+    found = find_published(NAME)
     assert found is not None
     (one,) = [statement for statement in found.statements if statement.kind == "setting" and what in statement.what]
     return one.low
@@ -46,7 +46,7 @@ def test_every_level_is_compared_with_none() -> None:
 
 def test_it_loads_as_was_published() -> None:
     one = read()
-    found = published.find_published(NAME)
+    found = find_published(NAME)
     assert found is not None
     assert one.machine.vcpus == setting("virtual CPUs")
     headings = {figure.at["heading"] for figure in found.find_table("httperf").figures}
@@ -59,7 +59,7 @@ def test_it_loads_as_was_published() -> None:
 
 
 def test_the_levels_that_were_published_are_levels_of_ours() -> None:
-    found = published.find_published(NAME)
+    found = find_published(NAME)
     assert found is not None
     assert {figure.at["isolation"] for figure in found.find_table("httperf").figures} <= set(
         read().factors["isolation"].levels

@@ -6,7 +6,7 @@ from nearmetal import studies, units
 from nearmetal.model import Study
 from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan
-from nearmetal.studies import published
+from nearmetal.studies.published.figures import find_published
 from nearmetal.study import study_file
 from nearmetal.study.resolve import build_workload
 
@@ -20,7 +20,7 @@ def read(name: str, quick: bool = False) -> Study:
 
 def setting(name: str, what: str) -> tuple[float, float]:
     """A setting as published."""
-    found = published.find_published(name)
+    found = find_published(name)
     assert found is not None
     (one,) = [statement for statement in found.statements if statement.kind == "setting" and what in statement.what]
     return one.low, one.high
@@ -77,7 +77,7 @@ def test_quick_compares_offloads_on_a_virtual_card() -> None:
 def test_transactions_are_counted_as_published() -> None:
     name = "virtual-vs-physical"
     one = read(name)
-    found = published.find_published(name)
+    found = find_published(name)
     assert found is not None
     assert one.machine.vcpus == setting(name, "virtual CPUs")[0]
     assert build_workload(one.workloads[0].model_copy(update={"workers": 1})).duration == pytest.approx(

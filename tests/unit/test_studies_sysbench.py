@@ -8,7 +8,7 @@ from nearmetal import studies, units
 from nearmetal.model import Study
 from nearmetal.planning import plan
 from nearmetal.run.estimate import estimate_plan
-from nearmetal.studies import published
+from nearmetal.studies.published.figures import find_published
 from nearmetal.study import study_file
 from nearmetal.workloads.sysbench.parameters import SysbenchParameters
 
@@ -21,7 +21,7 @@ def read(quick: bool = False) -> Study:
 
 
 def setting(what: str) -> float:
-    found = published.find_published(NAME)
+    found = find_published(NAME)
     assert found is not None
     (one,) = [statement for statement in found.statements if what in statement.what and statement.unit != "MiB"]
     return one.low
@@ -48,7 +48,7 @@ def test_what_is_written_of_the_whole_is_what_plan_says() -> None:
 
 
 def test_the_treatments_are_the_published_tests() -> None:
-    found = published.find_published(NAME)
+    found = find_published(NAME)
     assert found is not None
     printed = {
         (figure.at["environment"], figure.at.get("accelerator"), figure.at["memory"], figure.at["cpus"])

@@ -14,8 +14,9 @@ from nearmetal.lab.machines import kernel
 from nearmetal.lab.site import available_cpus
 from nearmetal.model import MachineSpec, Resolved, ResolvedEnvironment, Study
 from nearmetal.run.unavailable_treatments import cannot_run
+from nearmetal.spelling import did_you_mean
 from nearmetal.study.checks.places import describe_kind
-from nearmetal.study.error_messages import did_you_mean, join_path
+from nearmetal.study.error_messages import join_path
 from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import Resolver
 from nearmetal.study.study_file import parsed_override, read

@@ -26,11 +26,11 @@ from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections import calibration
 from nearmetal.report.terminal import counts_line
 from nearmetal.run import session
+from nearmetal.spelling import did_you_mean
 from nearmetal.store import calibrations, runs
 from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
-from nearmetal.study.error_messages import did_you_mean
 from nearmetal.system.interrupts import until_interrupted
 
 STUDY = "calibration"

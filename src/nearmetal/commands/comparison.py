@@ -15,9 +15,9 @@ from nearmetal.errors import BadInput, ExitCode
 from nearmetal.report import figures
 from nearmetal.report.comparison import make_labels, print_comparison, print_gates
 from nearmetal.report.gate_formats import GatePage, describe_compared, render_junit, render_markdown
+from nearmetal.spelling import did_you_mean
 from nearmetal.store import journal, runs
 from nearmetal.store.folder import RunFolder
-from nearmetal.study.error_messages import did_you_mean
 from nearmetal.system import pipes
 
 Form = Literal["text", "md", "junit", "json"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import click
 
 from nearmetal.errors import BadInput
-from nearmetal.study.error_messages import did_you_mean
+from nearmetal.spelling import did_you_mean
 from nearmetal.study.key_paths import cut_text
 
 _SHOWN = 200

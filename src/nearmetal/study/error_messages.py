@@ -1,6 +1,5 @@
 """The text of a study file: where in it something is wrong, and what, in words for who wrote it. Pure."""
 
-import difflib
 import heapq
 import re
 import tomllib
@@ -16,6 +15,7 @@ from nearmetal.errors import BadInput
 from nearmetal.model import SYSCTL_NAME, Study
 from nearmetal.model.base import LOGIN, NAME
 from nearmetal.model.study import SSH_TARGET
+from nearmetal.spelling import did_you_mean
 from nearmetal.study.key_paths import children_of
 from nearmetal.study.key_paths import join_path as join_path
 from nearmetal.study.key_paths import path_of as path_of
@@ -35,8 +35,6 @@ _LONGEST_PLACE = 160
 MANY_MISTAKES = 21
 """One more than are told of a file at once. Who lists mistakes need not look for more."""
 _MORE = "and more mistakes"
-_COMPARED = 100
-"""Characters of a misspelt word that are looked at."""
 
 
 Item = TypeVar("Item")
@@ -126,13 +124,6 @@ def as_name(text: str, otherwise: str = "") -> str:
     plain = unicodedata.normalize("NFKD", text[:_LONGEST]).encode("ascii", "ignore").decode()
     near = re.sub(r"[^A-Za-z0-9._]+", "-", plain).strip("-")[:100] or otherwise
     return f'{_NAME_RULE}, such as "{near}"' if near else _NAME_RULE
-
-
-def did_you_mean(word: str, choices: Iterable[str], what: str) -> str:
-    choices = list(choices)
-    near = difflib.get_close_matches(word[:_COMPARED], choices, n=1)
-    near = near or [choice for choice in choices if word and choice.endswith(f"_{word}")]
-    return f"did you mean `{near[0]}`?" if near else f"{what}: {', '.join(choices) or 'none'}"
 
 
 MOST_TRIALS = 1_000_000

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from nearmetal.errors import BadInput
 from nearmetal.model import Frozen, HostSpec
+from nearmetal.spelling import did_you_mean
 from nearmetal.study.checks.hosts import check_hosts
-from nearmetal.study.error_messages import StudyText, did_you_mean, explain_error, refuse_what_nothing_takes
+from nearmetal.study.error_messages import StudyText, explain_error, refuse_what_nothing_takes
 from nearmetal.units import AS_WRITTEN
 
 

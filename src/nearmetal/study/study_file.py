@@ -10,13 +10,13 @@ from pydantic import ValidationError
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import PRETENDED, Study
+from nearmetal.spelling import did_you_mean
 from nearmetal.study.checks import check
 from nearmetal.study.checks.hosts import place_roles
 from nearmetal.study.checks.levels import list_unknown_settings
 from nearmetal.study.error_messages import (
     DEEPEST,
     StudyText,
-    did_you_mean,
     explain_error,
     join_mistakes,
     parse,

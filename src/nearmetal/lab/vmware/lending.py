@@ -9,7 +9,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab.vmware import vmware_machine as machines
 from nearmetal.lab.vmware.vmware_machine import Loan, Reconfiguration, VsphereMachine
 from nearmetal.lab.vmware.vsphere import Vsphere
-from nearmetal.study.error_messages import did_you_mean
+from nearmetal.spelling import did_you_mean
 
 ADDRESS = 300.0
 """Seconds that a guest may take from its power to an address."""

@@ -1,4 +1,4 @@
-"""What iperf3 found against the number of clients: TCP and UDP, per environment, and beside the published table."""
+"""What iperf3 found against the number of clients: TCP and UDP, per environment."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,15 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.analysis.signed_rank import Centre
 from nearmetal.report import words
-from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table, Value
+from nearmetal.report.blocks import Block, Chart, Column, Panel, Quantity, Table
 from nearmetal.report.charts.client_counts import IntervalPoint, draw_by_count
-from nearmetal.report.client_lines import draw_through, find_protocol, label_without_clients, make_courses
+from nearmetal.report.client_lines import draw_through, label_without_clients, make_courses
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
-from nearmetal.studies import published
-from nearmetal.studies.published import PublishedStudy
 
 _RESPONSES = ("bandwidth", "transfer", "jitter", "loss")
 _SUMS = ("bandwidth", "transfer")
 """Responses that are the sum of all clients; of the others, a value is that of one client on average."""
-
-_OTHERWISE = {"bandwidth": "", "transfer": "; published in 10 s, measured in the time the study says"}
 
 _LEAD = "What TCP and UDP carry when several clients share the way to the server, for each number of clients."
 
@@ -43,9 +39,6 @@ def _render(report: ReportInput) -> Contents | None:
     description = "Bandwidth, transfer, jitter and loss against the number of clients; the table has the figures."
     blocks: list[Block] = [Chart("network", caption, description, panels), _make_table(cells, report)]
     blocks += _show_each_client(cells, ("loss", "jitter", "bandwidth"), report)
-    found = published.find_published(study.name)
-    if found is not None:
-        blocks += _compare_published(cells, found, report)
     return _LEAD, blocks
 
 
@@ -88,65 +81,6 @@ def _make_table(cells: Sequence[Cell], report: ReportInput) -> Table:
         f"its {words.describe_own_interval(study.design.alpha)}"
     )
     return Table("network", caption, columns, rows, folded=len(rows) > 12)
-
-
-def _compare_published(cells: Sequence[Cell], found: PublishedStudy, report: ReportInput) -> list[Block]:
-    tables: list[Block] = []
-    for response in _SUMS:
-        chosen = [cell for cell in _select_cells(cells, response) if find_protocol(cell, report) == "tcp"]
-        if rows := tuple(_rows_beside(response, chosen, found, report)):
-            title = report.labels.name_response(chosen[0].workload, response)
-            tables.append(_table_beside(response, title, rows, found))
-    return tables
-
-
-def _table_beside(response: str, title: str, rows: tuple[tuple[Value, ...], ...], found: PublishedStudy) -> Table:
-    columns = (
-        Column("treatment"),
-        *make_columns("clients", "each client", "share of one alone", "published", "share, published", numeric=True),
-    )
-    number = found.find_table(response).number
-    caption = (
-        f"TCP {title} of each client beside table {number}, and what share it is of what a client "
-        f"alone has{_OTHERWISE[response]}"
-    )
-    return Table(f"network-{response}-published", caption, columns, rows)
-
-
-def _rows_beside(
-    response: str, cells: Sequence[Cell], found: PublishedStudy, report: ReportInput
-) -> Iterable[tuple[Value, ...]]:
-    printed = found.find_table(response)
-    alone: dict[str, float] = {}
-    placed = sorted(
-        ((label_without_clients(cell.treatment, report), cell) for cell in cells),
-        key=lambda place: report.asked(place[1].treatment).clients.count,
-    )
-    for name in dict.fromkeys(name for name, _ in placed):
-        for cell in (cell for other, cell in placed if other == name):
-            asked = report.asked(cell.treatment)
-            clients = asked.clients.count
-            each = cell.mean / clients
-            if clients == 1:
-                alone[name] = each
-            environment = found.name_environment(asked.environment.kind, asked.server.nic)
-            figure = None if environment is None else printed.find_figure(environment=environment, clients=clients)
-            first = None if environment is None else printed.find_figure(environment=environment, clients=1)
-            theirs = None if figure is None else _average_values(found.convert_to_si(printed, figure))
-            yield (
-                name,
-                clients,
-                Quantity(each, cell.unit),
-                f"{each / alone[name]:.3f} ×" if alone.get(name) else None,
-                make_quantity(theirs, cell.unit),
-                None
-                if theirs is None or first is None
-                else f"{theirs / _average_values(found.convert_to_si(printed, first)):.3f} ×",
-            )
-
-
-def _average_values(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 @dataclass(frozen=True)

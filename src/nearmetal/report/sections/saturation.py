@@ -12,15 +12,13 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Cell
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import censored_values, figures, words
-from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Panel, Quantity, Table, Value
+from nearmetal.report.blocks import LONG, Block, Chart, Notice, Panel, Quantity, Table, Value
 from nearmetal.report.charts.client_counts import draw_by_count
 from nearmetal.report.charts.ramps import RampLine, Rates, draw_ramp, draw_ramps
 from nearmetal.report.client_lines import label_without_clients, make_courses, of_each
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import list_arm, list_centre, make_columns
 from nearmetal.report.table_values import align_decimals
-from nearmetal.studies import published
-from nearmetal.studies.published import PublishedStudy
 
 _RESPONSE = "saturation"
 _DRAWN = 12
@@ -132,12 +130,10 @@ def _render(report: ReportInput) -> Contents | None:
         blocks.append(Notice(text, "warning"))
     blocks += _against_clients(cells, report)
     study = report.manifest.study
-    found = published.find_published(study.name)
     columns = (
         *make_columns("workload", "treatment"),
         *make_columns("blocks", "mean", "each client", "centre", "from", "to", "only a bound", numeric=True),
         *censored_values.COLUMNS,
-        *([Column("published for each")] if found else []),
     )
     rows: list[tuple[Value, ...]] = [
         (
@@ -148,7 +144,6 @@ def _render(report: ReportInput) -> Contents | None:
             *((None, None, None) if any(cell.censored) else list_centre(cell, report)),
             sum(censored_values.list_counts(cell)),
             *censored_values.list_counts(cell),
-            *([_show_published(found, cell, report)] if found else []),
         )
         for cell in cells
     ]
@@ -189,19 +184,6 @@ def _against_clients(cells: Sequence[Cell], report: ReportInput) -> list[Block]:
     if any(bound for cell in cells for bound in cell.censored):
         caption += " Where of some blocks only a bound is known there is no point; the table has those bounds."
     return [Chart("saturation", caption, "Saturation against the number of clients; the table has it.", panels)]
-
-
-def _show_published(found: PublishedStudy, cell: Cell, report: ReportInput) -> str | None:
-    """The published saturation of as many clients in the same environment: "17 to 20 requests/s"."""
-    asked = report.asked(cell.treatment)
-    at = {
-        "environment": found.name_environment(asked.environment.kind, asked.server.nic),
-        "clients": asked.clients.count,
-    }
-    for statement in found.statements:
-        if statement.what.startswith(_RESPONSE) and dict(statement.at) == at:
-            return f"{statement.low:g} to {statement.high:g} {statement.unit}"
-    return None
 
 
 def _show_climbs(climbed: Sequence[Ramp], cells: Sequence[Cell], report: ReportInput) -> list[Block]:

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from nearmetal.model import FactorSpec, Level, Study
+from nearmetal.spelling import did_you_mean
 from nearmetal.study import factors as words
 from nearmetal.study.checks.treatments import LOOKED_AT
-from nearmetal.study.error_messages import MOST_TRIALS, StudyText, as_name, did_you_mean, show_value
+from nearmetal.study.error_messages import MOST_TRIALS, StudyText, as_name, show_value
 from nearmetal.study.levels import identify_level, is_same_level
 from nearmetal.study.line_numbers import KeyPath
 from nearmetal.units import show_share

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nearmetal import plugins
 from nearmetal.model import HostSpec, Level, Role, Study
+from nearmetal.spelling import did_you_mean
 from nearmetal.study.checks.comparison import NAME
 from nearmetal.study.checks.places import describe_kind
-from nearmetal.study.error_messages import StudyText, as_name, did_you_mean, show_value
+from nearmetal.study.error_messages import StudyText, as_name, show_value
 from nearmetal.study.factors import NoTarget, find_aims
 from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.resolve import installed_names

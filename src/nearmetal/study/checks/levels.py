@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import CAPTURE_KEYS, SAME, ClientsSpec, FactorSpec, Level, MachineSpec, Study, find_sysctl_problem
+from nearmetal.spelling import did_you_mean
 from nearmetal.study import error_messages
 from nearmetal.study import factors as words
 from nearmetal.study.checks.places import is_cpus, is_environment, is_host
@@ -53,9 +54,7 @@ def list_unknown_settings(machine: Iterable[str], where: error_messages.StudyTex
     """What is wrong with the keys of [machine], of which those that are no keys of its own are treatments."""
     keys = [*MachineSpec.model_fields, *plugins.list_names("treatments")]
     return [
-        where.make_error(
-            ("machine", name), f"unknown key `machine.{name}`", error_messages.did_you_mean(name, keys, "known keys")
-        )
+        where.make_error(("machine", name), f"unknown key `machine.{name}`", did_you_mean(name, keys, "known keys"))
         for name in islice((name for name in machine if name not in keys), error_messages.MANY_MISTAKES)
     ]
 
@@ -131,7 +130,7 @@ MODELS = {"nic": ("virtio-net", "e1000", "e1000e", "rtl8139", "vmxnet3"), "disk"
 def _is_model(path: KeyPath, key: str, level: object, where: error_messages.StudyText) -> None:
     if level not in MODELS[key]:
         what = f"{error_messages.show_value(level)} cannot be a machine's {key}"
-        raise where.make_error(path, what, error_messages.did_you_mean(str(level), MODELS[key], "it is one of"))
+        raise where.make_error(path, what, did_you_mean(str(level), MODELS[key], "it is one of"))
 
 
 def _is_level(path: KeyPath, name: str, level: object, where: error_messages.StudyText) -> None:
@@ -155,7 +154,7 @@ def check_observer(path: KeyPath, name: str, setting: Any, where: error_messages
     known = plugins.list_names("observers")
     if name not in known:
         what = f"there is no observer {error_messages.show_value(name)}"
-        raise where.make_error(path, what, error_messages.did_you_mean(name, known, "observers"))
+        raise where.make_error(path, what, did_you_mean(name, known, "observers"))
     if setting in (None, False):
         return
     try:

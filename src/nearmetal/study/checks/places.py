@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from nearmetal import cpu_lists, plugins
 from nearmetal.model import SAME, Description, EnvironmentSpec, Level, MachineSpec, Provision, Study
-from nearmetal.study.error_messages import StudyText, check_each, describe_error, did_you_mean, keys_of, show_value
+from nearmetal.spelling import did_you_mean
+from nearmetal.study.error_messages import StudyText, check_each, describe_error, keys_of, show_value
 from nearmetal.study.line_numbers import KeyPath
 from nearmetal.units import AS_WRITTEN
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from nearmetal.model import MachineSpec, ServiceSpec, Study
 from nearmetal.model.services import FILLED, OURS
+from nearmetal.spelling import did_you_mean
 from nearmetal.study.checks.treatments import iterate_asked
 from nearmetal.study.checks.workloads import iterate_filled
-from nearmetal.study.error_messages import StudyText, did_you_mean, show_value
+from nearmetal.study.error_messages import StudyText, show_value
 from nearmetal.study.factors import is_everywhere
 from nearmetal.study.levels import find_placeholders
 from nearmetal.study.line_numbers import KeyPath

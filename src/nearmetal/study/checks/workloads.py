@@ -9,16 +9,9 @@ from pydantic_core import ErrorDetails
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.model import COSTS, OF_THE_BOOT, Identity, Level, Study, Workload, WorkloadSpec, identify_assignment
+from nearmetal.spelling import did_you_mean
 from nearmetal.study import factors as words
-from nearmetal.study.error_messages import (
-    StudyText,
-    check_each,
-    describe_error,
-    did_you_mean,
-    join_mistakes,
-    keys_of,
-    show_value,
-)
+from nearmetal.study.error_messages import StudyText, check_each, describe_error, join_mistakes, keys_of, show_value
 from nearmetal.study.key_suggestions import find_workload_hint
 from nearmetal.study.levels import fill_placeholders, find_placeholders, format_assignment
 from nearmetal.study.line_numbers import KeyPath

@@ -1,15 +1,14 @@
-"""What the published study of the same name printed: its figures as they stand there, what we assume, what is odd."""
+"""What the source of a built-in study printed: its figures as they stand there, what we assume, what is odd."""
 
 from collections.abc import Iterable, Mapping
 
 from nearmetal.model import Level
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Table, Terms, Value
-from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
-from nearmetal.studies import published as studies
-from nearmetal.studies.published import PublishedStudy as Study
-from nearmetal.studies.published import PublishedTable as Printed
+from nearmetal.studies.published.figures import PublishedStudy, PublishedTable
+from nearmetal.studies.published.study_chapter import StudyChapter
 
 _LEAD = (
     "The published study that this one replicates, in its own figures. They were measured on other machines at another "
@@ -17,10 +16,7 @@ _LEAD = (
 )
 
 
-def _render(report: ReportInput) -> Contents | None:
-    found = studies.find_published(report.manifest.study.name)
-    if found is None:
-        return None
+def _render(_: ReportInput, found: PublishedStudy) -> Contents:
     blocks: list[Block] = [Terms(tuple(_list_terms(found)))]
     blocks += [_make_table(table, found) for table in found.tables]
     if found.statements:
@@ -44,7 +40,7 @@ def _render(report: ReportInput) -> Contents | None:
     return _LEAD, blocks
 
 
-def _list_terms(found: Study) -> Iterable[tuple[str, str]]:
+def _list_terms(found: PublishedStudy) -> Iterable[tuple[str, str]]:
     source = found.source
     told = [f"{', '.join(source.authors)}: {source.title}", source.institution, source.date, source.reference]
     yield "Source", ", ".join(part for part in told if part) + "."
@@ -52,7 +48,7 @@ def _list_terms(found: Study) -> Iterable[tuple[str, str]]:
     yield from ((name, " ".join(sentences)) for name, sentences in named.items() if sentences)
 
 
-def _make_table(table: Printed, found: Study) -> Table:
+def _make_table(table: PublishedTable, found: PublishedStudy) -> Table:
     """One row a figure; several values of a cell stand in one column, as printed."""
     levels = list(dict.fromkeys(name for figure in table.figures for name in figure.at))
     columns = (
@@ -86,4 +82,4 @@ def _name_level(name: str, level: Level) -> str:
     return figures.format_count(level, name.removesuffix("s"), name) if isinstance(level, int) else f"{level} {name}"
 
 
-plugin = BuiltInSection("published", "As published", 45, _render)
+plugin = StudyChapter("published", "As published", 45, _render, folder=None)

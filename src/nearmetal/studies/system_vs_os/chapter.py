@@ -8,12 +8,13 @@ from functools import partial
 from nearmetal import units
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment, Level
-from nearmetal.report import censored_values, figures, published_ratios, words
+from nearmetal.report import censored_values, figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Quantity, Statement, Statements, Table, Value
-from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
+from nearmetal.report.report_input import Contents, ReportInput
 from nearmetal.report.table_parts import make_columns
-from nearmetal.studies import published
-from nearmetal.studies.published import Claim, PublishedStudy
+from nearmetal.studies.published import ratios
+from nearmetal.studies.published.figures import Claim, PublishedStudy
+from nearmetal.studies.published.study_chapter import StudyChapter
 
 _SUMMARY = "summary"
 _TABLES = {"cpu": {"events": "cpu"}, "fileio": {"read": "read", "written": "written", "latency_mean": "latency"}}
@@ -31,10 +32,7 @@ _LEAD = (
 )
 
 
-def _render(report: ReportInput) -> Contents | None:
-    found = published.find_published(report.manifest.study.name)
-    if found is None or _SUMMARY not in {table.name for table in found.tables}:
-        return None
+def _render(report: ReportInput, found: PublishedStudy) -> Contents | None:
     tables = [one for workload in _list_tests(report) if (one := _make_statistics(workload, found, report)) is not None]
     if not tables:
         return None
@@ -150,8 +148,8 @@ def _show_ratios(found: PublishedStudy, report: ReportInput) -> list[Block]:
     told = "Each comparison beside the same one of the published averages"
     drawn = [contrast for contrast in contrasts if contrast.primary]
     return [
-        *published_ratios.make_charts("system-vs-os", title, caption, drawn, ratio, report),
-        published_ratios.make_table("system-vs-os-ratios", told, contrasts, ratio, report),
+        *ratios.make_charts("system-vs-os", title, caption, drawn, ratio, report),
+        ratios.make_table("system-vs-os-ratios", told, contrasts, ratio, report),
     ]
 
 
@@ -195,4 +193,4 @@ def _write_claim(claim: Claim, found: PublishedStudy) -> str:
     return f"{claim.said.removesuffix('.')} (published: {ratio} ×)"
 
 
-plugin = BuiltInSection("system-vs-os", "System against OS virtualization", 16, _render)
+plugin = StudyChapter("system-vs-os", "System against OS virtualization", 16, _render, "system_vs_os")

@@ -7,9 +7,9 @@ from nearmetal.analysis.results import Contrast
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Chart, Column, Panel, Table, Value
 from nearmetal.report.charts.grammar import NARROW, WIDE
-from nearmetal.report.charts.published_pairs import FigurePair, draw_pairs
 from nearmetal.report.report_input import ReportInput
 from nearmetal.report.table_parts import make_columns
+from nearmetal.studies.published.ratio_chart import FigurePair, draw_pairs
 
 PublishedRatio = Callable[[Contrast], float | None]
 """Published treatment over published reference; None where one of them was not published."""

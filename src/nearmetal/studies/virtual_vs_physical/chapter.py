@@ -7,11 +7,12 @@ from nearmetal import units
 from nearmetal.analysis import single_arm
 from nearmetal.analysis.results import Cell, Contrast
 from nearmetal.model import Assignment
-from nearmetal.report import censored_values, figures, published_ratios, words
+from nearmetal.report import censored_values, figures, words
 from nearmetal.report.blocks import LONG, Block, Column, Table, Value
-from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
-from nearmetal.studies import published
-from nearmetal.studies.published import Figure, PublishedStudy
+from nearmetal.report.report_input import Contents, ReportInput
+from nearmetal.studies.published import ratios
+from nearmetal.studies.published.figures import Figure, PublishedStudy
+from nearmetal.studies.published.study_chapter import StudyChapter
 from nearmetal.study.levels import find_placeholders
 
 _RESPONSE = "transactions"
@@ -24,10 +25,9 @@ _LEAD = (
 )
 
 
-def _render(report: ReportInput) -> Contents | None:
-    counts = published.find_published(report.manifest.study.name)
+def _render(report: ReportInput, counts: PublishedStudy) -> Contents | None:
     cells = [cell for cell in report.analysis.cells if cell.response == _RESPONSE]
-    if counts is None or not cells or _TABLES[False] not in {table.name for table in counts.tables}:
+    if not cells:
         return None
     blocks: list[Block] = [_make_measured(cells, report)]
     contrasts = [contrast for contrast in report.analysis.contrasts if contrast.response == _RESPONSE]
@@ -40,8 +40,8 @@ def _render(report: ReportInput) -> Contents | None:
         title = "Ratios of transactions, measured and published"
         told = "Each comparison beside the published one, as ratios of transactions"
         blocks += [
-            *published_ratios.make_charts("transactions", title, caption, contrasts, ratio, report),
-            published_ratios.make_table("transactions-published", told, contrasts, ratio, report),
+            *ratios.make_charts("transactions", title, caption, contrasts, ratio, report),
+            ratios.make_table("transactions-published", told, contrasts, ratio, report),
         ]
     return _LEAD, blocks
 
@@ -142,4 +142,4 @@ def _find_ratio(contrast: Contrast, counts: PublishedStudy, report: ReportInput)
     return None if one is None or other is None or other.mean == 0 else one.mean / other.mean
 
 
-plugin = BuiltInSection("transactions", "Transactions", 14, _render)
+plugin = StudyChapter("transactions", "Transactions", 14, _render, "virtual_vs_physical")

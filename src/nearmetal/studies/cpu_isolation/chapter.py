@@ -10,10 +10,10 @@ from nearmetal.analysis.responses import key_of
 from nearmetal.model import Assignment, TrialRecord
 from nearmetal.report import figures, words
 from nearmetal.report.blocks import Block, Column, Notice, Quantity, Table, Value
-from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput, parse_document
+from nearmetal.report.report_input import Contents, ReportInput, parse_document
 from nearmetal.report.table_parts import list_centre, make_columns, make_quantity
-from nearmetal.studies import published
-from nearmetal.studies.published import PublishedStudy
+from nearmetal.studies.published.figures import PublishedStudy
+from nearmetal.studies.published.study_chapter import StudyChapter
 
 _FACTOR = "isolation"
 _TABLE = "httperf"
@@ -160,27 +160,29 @@ def average_rows(records: Iterable[TrialRecord], report: ReportInput) -> dict[st
     return {name: statistics.fmean(some) for name, some in told.items()}
 
 
-def _render(report: ReportInput) -> Contents | None:
+def _render(report: ReportInput, found: PublishedStudy) -> Contents | None:
     treatments = report.manifest.plan.treatments
     if len({treatment.get(_FACTOR) for treatment in treatments}) < 2:
         return None
     blocks: list[Block] = []
     for workload in report.manifest.study.workloads:
         if workload.kind in ("http", "httperf"):
-            blocks += _of_workload(workload.name, treatments, report)
+            blocks += _make_figures(workload.name, treatments, found, report)
     noise = _make_noise(report)
     if noise is not None:
         blocks.append(noise)
     return (_LEAD, blocks) if blocks else None
 
 
-def _of_workload(workload: str, treatments: Sequence[Assignment], report: ReportInput) -> list[Block]:
+def _make_figures(
+    workload: str, treatments: Sequence[Assignment], found: PublishedStudy, report: ReportInput
+) -> list[Block]:
     trials = [report.trials(workload, treatment) for treatment in treatments]
     told = [average_rows(records, report) for records in trials]
     if not any(told):
         text = f"What the generator told of {words.name_workload(workload)} cannot be read from the run's folder."
         return [Notice(text, "warning")] if any(trials) else []
-    printed = [_list_printed(workload, treatment, report) for treatment in treatments]
+    printed = [_list_printed(workload, treatment, found, report) for treatment in treatments]
     shown = [index for index, one in enumerate(printed) if one]
     columns = (
         Column("figure"),
@@ -199,18 +201,17 @@ def _of_workload(workload: str, treatments: Sequence[Assignment], report: Report
         if any(row.name in one for one in (*told, *printed))
     ]
     caption = f"{words.name_workload(workload)}: each figure of a run by isolation, mean over blocks"
-    caption += _about_published(workload, treatments, bool(shown), report)
+    caption += _about_published(workload, treatments, bool(shown), found, report)
     blocks: list[Block] = [Table(f"isolation-{workload}", caption, columns, tuple(rows))]
     if any(name in one for one in told for name in PERCENTILES):
         blocks.append(_make_latency(workload, treatments, told, report))
     return blocks
 
 
-def _about_published(workload: str, treatments: Sequence[Assignment], shown: bool, report: ReportInput) -> str:
+def _about_published(
+    workload: str, treatments: Sequence[Assignment], shown: bool, found: PublishedStudy, report: ReportInput
+) -> str:
     """What the published figures beside ours are; where there are none, of what they would be."""
-    found = _find_published(report)
-    if found is None:
-        return ""
     counts = sorted({str(_find_connections(workload, treatment, report)) for treatment in treatments})
     asked = f"{figures.join_listing(counts)} {'connection' if counts == ['1'] else 'connections'}"
     if shown:
@@ -225,11 +226,8 @@ def _name_level(treatment: Assignment, treatments: Sequence[Assignment], report:
     return str(treatment[_FACTOR]) if len(others) == 1 else report.labels.name_treatment(treatment)
 
 
-def _list_printed(workload: str, treatment: Assignment, report: ReportInput) -> dict[str, float]:
+def _list_printed(workload: str, treatment: Assignment, found: PublishedStudy, report: ReportInput) -> dict[str, float]:
     """The published figures of this level and of as many connections, in SI units."""
-    found = _find_published(report)
-    if found is None:
-        return {}
     table = found.find_table(_TABLE)
     at = {_FACTOR: treatment[_FACTOR], "heading": _find_connections(workload, treatment, report), "run": 1}
     return {
@@ -237,12 +235,6 @@ def _list_printed(workload: str, treatment: Assignment, report: ReportInput) -> 
         for figure in table.figures
         if all(figure.at.get(name) == value for name, value in at.items())
     }
-
-
-def _find_published(report: ReportInput) -> PublishedStudy | None:
-    """The published figures of this study, where they are httperf's."""
-    found = published.find_published(report.manifest.study.name)
-    return found if found is not None and _TABLE in {table.name for table in found.tables} else None
 
 
 def _find_connections(workload: str, treatment: Assignment, report: ReportInput) -> object:
@@ -290,4 +282,4 @@ def _make_noise(report: ReportInput) -> Table | None:
     return Table("isolation-noise", caption, columns, rows)
 
 
-plugin = BuiltInSection("cpu-isolation", "Levels of isolation", 17, _render)
+plugin = StudyChapter("cpu-isolation", "Levels of isolation", 17, _render, "cpu_isolation")

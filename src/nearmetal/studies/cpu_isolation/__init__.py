@@ -1,0 +1,1 @@
+"""A CPU kept for the server: the study, what a student published of it, and its chapter."""

@@ -1,0 +1,1 @@
+"""Several clients on one link: the studies, what a thesis published of them, and their chapter."""
