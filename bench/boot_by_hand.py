@@ -19,7 +19,7 @@ from environments import CLIENT_ADDRESS, FETCH, LIMIT, Contender, measure
 from in_rounds import main
 
 from nearmetal.config import Paths
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.changes import ledger
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.image.initrd import seed_archive
@@ -36,7 +36,7 @@ Found = dict[str, list[float]]
 
 
 def command(port: Port, initrd: Path) -> list[str]:
-    image = lab_machine.find_image(SPEC.image)
+    image = machine_image.find_image(SPEC.image)
     words = (*arguments.KERNEL, *arguments.EMULATED, f"nearmetal.data={port.mac},{port.address}/{port.prefix}")
     return [
         *arguments.build_common(arguments.PROGRAM, "q35", SPEC.accel, SPEC.cpu_model, SPEC.vcpus, SPEC.memory),
@@ -76,7 +76,7 @@ async def by_hand(name: str, lab: Ledger, initrd: Path) -> float:
 async def run(rounds: int) -> Found:
     with tempfile.TemporaryDirectory() as folder:
         initrd = Path(folder) / "initrd"
-        common = lab_machine.find_image(SPEC.image).initrd.read_bytes()
+        common = machine_image.find_image(SPEC.image).initrd.read_bytes()
         initrd.write_bytes(common + seed_archive({"start": (START, 0o755)}))
         return await alternately(rounds, initrd)
 

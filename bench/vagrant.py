@@ -25,7 +25,7 @@ from tests.vagrant_place import Vagrant, lacking, vagrant_place
 
 from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
-from nearmetal.lab import machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.changes import ledger
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
@@ -72,7 +72,7 @@ def main() -> int:
         with (
             tempfile.TemporaryDirectory(prefix="nearmetal-bench-") as folder,
             libvirt_network(Path(folder)) as network,
-            vagrant_place(network, machine.find_image("lab")) as place,
+            vagrant_place(network, machine_image.find_image("lab")) as place,
         ):
             ours, theirs = rounds(place, arguments.rounds)
     except NearmetalError as error:

@@ -23,7 +23,7 @@ FORKING = multiprocessing.get_context("forkserver")
 _PRELOADED = [
     __name__,
     *(one.name for of in (commands, environments, workloads) for one in iter_modules(of.__path__, f"{of.__name__}.")),
-    *("nearmetal.by_hand.enter", "nearmetal.by_hand.up", "nearmetal.lab.clean"),
+    *("nearmetal.by_hand.program", "nearmetal.by_hand.up", "nearmetal.lab.clean"),
 ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab import machine
+from nearmetal.lab import machine_image
 from tests import libvirt_service
 from tests.conftest import SHARED_CACHE
 from tests.live.far_host import user
@@ -49,7 +49,7 @@ def everything(places: list[str]) -> Iterator[Surroundings]:
         if hosts := max(PLACES[place].hosts for place in places):
             patched.setenv("HOME", str(base / "user"))
             patched.delenv("SSH_AUTH_SOCK", raising=False)
-            image, login = machine.find_image("lab"), user(base / "user")
+            image, login = machine_image.find_image("lab"), user(base / "user")
             pair = made.enter_context(joined(image, base / "far", login, number=hosts))
             around.pair, around.options["far"] = pair, pair.far.ssh
             around.looks["there"] = lambda: machines.look_inside(pair.far.run)

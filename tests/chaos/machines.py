@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab import machine
+from nearmetal.lab import machine_image
 from tests import libvirt_network, libvirt_service, vagrant_place, vcenter
 from tests.conftest import SHARED_CACHE
 from tests.live.two_hosts import Pair
@@ -82,7 +82,7 @@ def serve_vagrant(around: Surroundings, base: Path, made: contextlib.ExitStack) 
             yield libvirtd.url
 
     network = made.enter_context(libvirt_network.libvirt_network(base, serve_libvirt))
-    vagrant = made.enter_context(vagrant_place.vagrant_place(network, machine.find_image("lab")))
+    vagrant = made.enter_context(vagrant_place.vagrant_place(network, machine_image.find_image("lab")))
     folder = vagrant.project("chaos", _THREE, memory=512)
     vagrant.run(folder, "up", "off", "theirs")
     vagrant.run(folder, "halt", "off")

@@ -11,7 +11,7 @@ import pytest_asyncio
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
 from nearmetal.lab import image as images
-from nearmetal.lab import machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.image import Image
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
@@ -47,7 +47,7 @@ def token() -> str:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def lab_image() -> Image:
     try:
-        return machine.find_image("lab")
+        return machine_image.find_image("lab")
     except HostCannot:
         return await images.build(images.Recipe(), Paths.default().cache, print)
 

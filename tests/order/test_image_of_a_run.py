@@ -10,7 +10,7 @@ import pytest
 from nearmetal.config import Paths
 from nearmetal.environments import mock
 from nearmetal.errors import HostCannot
-from nearmetal.lab import machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.image.pinned_images import pinned
 from nearmetal.model import Handle, MachineImage, Order, Recorder, Site, TrialStatus
@@ -38,14 +38,16 @@ def build(digest: str, *packages: str) -> None:
 async def test_a_name_means_the_newest_image_but_for_who_has_begun_with_another() -> None:
     build(OLD)
     build(NEW, "curl")
-    assert machine.find_image("lab").digest == NEW
+    assert machine_image.find_image("lab").digest == NEW
     with pinned({"lab": OLD}):
-        assert machine.find_image("lab").digest == OLD and machine.describe_image("lab") == f"lab {OLD[:12]}"
-        assert (await asyncio.to_thread(machine.find_image, "lab")).digest == OLD
-        assert (await asyncio.create_task(asyncio.to_thread(machine.find_image, "lab"))).digest == OLD
-    assert machine.find_image("lab").digest == NEW
+        assert (
+            machine_image.find_image("lab").digest == OLD and machine_image.describe_image("lab") == f"lab {OLD[:12]}"
+        )
+        assert (await asyncio.to_thread(machine_image.find_image, "lab")).digest == OLD
+        assert (await asyncio.create_task(asyncio.to_thread(machine_image.find_image, "lab"))).digest == OLD
+    assert machine_image.find_image("lab").digest == NEW
     with pinned({"lab": "ef" * 32}), pytest.raises(HostCannot, match="the image lab efefefefefef that the run began"):
-        machine.find_image("lab")
+        machine_image.find_image("lab")
 
 
 def making(monkeypatch: pytest.MonkeyPatch, *of: str) -> None:
@@ -56,7 +58,7 @@ def making(monkeypatch: pytest.MonkeyPatch, *of: str) -> None:
         handle = await create(order, site, ledger)
         is_slow = order.options.get("speed") == 0.5
         return handle.knowing(
-            image=MachineImage(name=next(left) if is_slow else machine.describe_image(order.spec.image))
+            image=MachineImage(name=next(left) if is_slow else machine_image.describe_image(order.spec.image))
         )
 
     monkeypatch.setattr(mock.plugin, "create", made)

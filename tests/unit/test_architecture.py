@@ -14,7 +14,7 @@ import pytest
 from nearmetal.errors import HostCannot, ToolFailed
 from nearmetal.lab.architecture import AARCH64, TABLE, X86_64, pc_alone, require_known
 from nearmetal.lab.image import Image, kernel
-from nearmetal.lab.machine import refuse_foreign
+from nearmetal.lab.machine_image import refuse_foreign
 
 SOURCES = Path(__file__).parents[2] / "src/nearmetal"
 # What the table says is taken up as modules are imported, so another processor takes another process.

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, TimedOut, ToolFailed
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_programs
 from nearmetal.lab.commands import background
 from nearmetal.lab.remote.machine import ReachedMachine
 from nearmetal.lab.ssh import commands as ssh_commands
@@ -73,7 +73,7 @@ async def test_the_environment_is_exactly_what_programs_have_everywhere(
     monkeypatch.setenv("LEAKED", "1")
     ended = await machine.exec(["/usr/bin/env", "-0"], env={"ODD": "a b'c\n$d", "EMPTY": ""})
     variables = dict(line.split("=", 1) for line in ended.text.split("\0") if line)
-    assert variables.keys() == {*lab_machine.ENVIRONMENT, "ODD", "EMPTY"}
+    assert variables.keys() == {*machine_programs.ENVIRONMENT, "ODD", "EMPTY"}
     assert variables["ODD"] == "a b'c\n$d"
 
 

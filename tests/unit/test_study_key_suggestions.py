@@ -6,7 +6,7 @@ import pytest
 
 from nearmetal import studies
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.machine import find_image
+from nearmetal.lab.machine_image import find_image
 from nearmetal.study.study_file import read
 
 STUDY = studies.read_study_file("quickstart")

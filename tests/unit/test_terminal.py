@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nearmetal.commands import running
+from nearmetal.commands import watched_run
 from nearmetal.console.terminal import Watcher
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run.events import Step, TrialEnded, TrialStarted
@@ -42,7 +42,7 @@ def test_what_was_measured_again_takes_nothing_off_what_is_left() -> None:
     again = [one.model_copy(update={"trial": trial}) for one, trial in zip(seen[8:], trials, strict=True)]
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80)
-    with running.make_watcher(run.read_manifest().study, run.read_manifest().plan, console, [*seen, *again]):
+    with watched_run.make_watcher(run.read_manifest().study, run.read_manifest().plan, console, [*seen, *again]):
         pass
     assert "12/18" in out.getvalue()
 
@@ -62,10 +62,10 @@ def test_steps_that_trials_share_are_part_of_what_is_left_once_for_each_boot() -
     manifest = run.read_manifest()
     console = Console(file=io.StringIO())
     for before, each in (([*shared, short], 92 / 6), ([short, *shared], 92 / 6), ([*shared, other], 92 / 7)):
-        watcher = running.make_watcher(manifest.study, manifest.plan, console, before)
+        watcher = watched_run.make_watcher(manifest.study, manifest.plan, console, before)
         assert watcher._estimate == pytest.approx(each)
-    none = running.make_watcher(manifest.study, manifest.plan, console)
-    assert running.make_watcher(manifest.study, manifest.plan, console, [short])._estimate == none._estimate
+    none = watched_run.make_watcher(manifest.study, manifest.plan, console)
+    assert watched_run.make_watcher(manifest.study, manifest.plan, console, [short])._estimate == none._estimate
 
 
 def test_what_went_wrong_fits_into_the_terminal() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.image import Image, ImageSource, Process, build_own, rm, store
 from nearmetal.lab.image.user_image import read_process
 from tests.own_image import Member, busybox, docker_archive, entry, layer, oci_layout, packed_folder
@@ -320,12 +320,12 @@ def test_an_image_starts_what_its_configuration_says() -> None:
 
 
 def test_an_image_is_asked_what_it_starts(monkeypatch: pytest.MonkeyPatch, lab: Image) -> None:
-    monkeypatch.setattr(machine, "find_image", lambda name: lab)
+    monkeypatch.setattr(machine_image, "find_image", lambda name: lab)
     with pytest.raises(HostCannot, match="has no entry point and no command") as caught:
-        machine.find_process("mine")
+        machine_image.find_process("mine")
     assert "start = [" in caught.value.remedy
     with pytest.raises(HostCannot, match="nearmetal's alone") as caught:
-        machine.find_process("/tmp/own.tar")
+        machine_image.find_process("/tmp/own.tar")
     assert "image build --from /tmp/own.tar --name mine" in caught.value.remedy
 
 
@@ -334,8 +334,8 @@ async def test_nobody_waits_for_a_login_that_an_image_lacks(
 ) -> None:
     for members, has_it in (([], False), ([("usr/sbin/sshd", b"", 0o755)], True)):
         image = await build(docker_archive(tmp_path / f"{has_it}.tar", [base, layer(members)]))
-        monkeypatch.setattr(machine, "_image", lambda name, image=image: image)
-        assert machine.has_sshd("mine") is has_it
+        monkeypatch.setattr(machine_image, "_image", lambda name, image=image: image)
+        assert machine_image.has_sshd("mine") is has_it
 
 
 @pytest.mark.parametrize(("name", "said"), [("lab", "the image that studies get"), ("a/b", "no name for an image")])

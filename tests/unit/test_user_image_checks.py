@@ -19,7 +19,7 @@ import pytest
 from docker.errors import ImageNotFound
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab import machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import lab_keys
@@ -42,7 +42,7 @@ def test_a_name_of_ours_has_neither_slash_nor_colon(image: str, is_own: bool) ->
 
 def test_a_machine_of_the_hosts_is_made_of_ours_alone() -> None:
     with pytest.raises(HostCannot, match="machines of this kind are made of nothing else"):
-        machine.find_image("debian:12")
+        machine_image.find_image("debian:12")
 
 
 # ── Disks ─────────────────────────────────────────────────────────────────────────────────────────────────────────

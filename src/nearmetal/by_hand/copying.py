@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import IO
 
-from nearmetal.by_hand import enter
+from nearmetal.by_hand import program
 from nearmetal.by_hand.entry_commands import build_command
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, BadInput, HostCannot, ToolFailed
@@ -184,13 +184,13 @@ def _tidy_when_told_to_end() -> Iterator[None]:
             signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    with enter.handle_signals(dict.fromkeys(numbers, raise_interrupt)):
+    with program.handle_signals(dict.fromkeys(numbers, raise_interrupt)):
         yield
 
 
 def _enter_machine(remote: Remote) -> tuple[KeptMachine, Door | None]:
     kept = written.find(remote.name)
-    return kept, run_until_done(enter.require_door(kept))
+    return kept, run_until_done(program.require_door(kept))
 
 
 def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) -> None:
@@ -200,9 +200,9 @@ def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) 
     if door is None:
         _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with enter.guarded_where_needed(door) as marked, tempfile.TemporaryFile() as said:
+    with program.guarded_where_needed(door) as marked, tempfile.TemporaryFile() as said:
         command = build_command(door, ["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
-        process = enter.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+        process = program.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
         assert process.stdin is not None and process.stdout is not None
         with process.stdout:
             try:
@@ -220,7 +220,7 @@ def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) 
                 raise
             status = process.wait()
         if status != 0 or not is_ready:
-            enter.require_after(status, kept, door)
+            program.require_after(status, kept, door)
             if status == _NOT_THERE:
                 make = shlex.join(["nearmetal", "exec", kept.name, "--", "mkdir", "-p", posixpath.dirname(path)])
                 raise _wrong_place(kept, path, _read_tail(said), f"make it: {make}")
@@ -290,12 +290,12 @@ def _download_path(kept: KeptMachine, door: Door | None, path: str, destination:
         remedy = system_errors.find_remedy(error) if error.errno in system_errors.FULL else "copy to another folder"
         raise HostCannot(f"nothing can be written there: {error.strerror}", str(destination), remedy) from None
     try:
-        with enter.guarded_where_needed(door) as marked:
+        with program.guarded_where_needed(door) as marked:
             status, said = _receive_archive(
                 build_command(door, ["sh", "-c", _SEND, "send", path], mark=marked.mark), folder
             )
         if status != 0:
-            enter.require_after(status, kept, door)
+            program.require_after(status, kept, door)
             if status == _NOT_THERE:
                 raise _wrong_place(kept, path, said, f"look for it: nearmetal ssh {kept.name}")
             raise _refuse_copy(kept, path, said)
@@ -315,7 +315,7 @@ def _must_be_folder(path: Path) -> None:
 def _receive_archive(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """How the sender ended, and what it said; 1 where what it sent was not whole."""
     with tempfile.TemporaryFile() as said:
-        sender = enter.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
+        sender = program.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said)
         assert sender.stdout is not None
         try:
             whole = unpack_archive(sender.stdout, folder)
@@ -358,7 +358,7 @@ def _whole_file(kept: KeptMachine, source: Path | None, work: Callable[[Machine]
         raise HostCannot(f"machines of kind {kept.environment!r} take single files only", str(source))
 
     async def work_there() -> None:
-        async with enter.attach_machine(kept) as machine:
+        async with program.attach_machine(kept) as machine:
             await work(machine)
 
     try:

@@ -26,7 +26,8 @@ from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
 from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
-from nearmetal.lab.machine import has_sshd, require_programs
+from nearmetal.lab.machine_files import require_programs
+from nearmetal.lab.machine_image import has_sshd
 from nearmetal.lab.machines import liveness
 from nearmetal.lab.machines import registry as written
 from nearmetal.lab.machines.init_process import FirstProcess

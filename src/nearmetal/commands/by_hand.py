@@ -125,10 +125,10 @@ def execute(name: str, command: tuple[str, ...]) -> int:
 
     Input and output are passed on as they come. The status is the command's own; 125 is nearmetal's own failure.
     """
-    from nearmetal.by_hand import enter
+    from nearmetal.by_hand import program
     from nearmetal.lab.machines.registry import find
 
-    return own_failures_apart(lambda: enter.run(find(name), command))
+    return own_failures_apart(lambda: program.run(find(name), command))
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -139,11 +139,11 @@ def ssh(name: str, command: tuple[str, ...]) -> int:
 
     Or have the shell run a COMMAND there, its words joined by spaces, as ssh does. With a terminal where stdin is one.
     """
-    from nearmetal.by_hand import enter, entry_commands
+    from nearmetal.by_hand import entry_commands, program
     from nearmetal.lab.machines.registry import find
 
     argv = [*entry_commands.SHELL, *(["-c", " ".join(command)] if command else [])]
-    return own_failures_apart(lambda: enter.run(find(name), argv, terminal=sys.stdin.isatty()))
+    return own_failures_apart(lambda: program.run(find(name), argv, terminal=sys.stdin.isatty()))
 
 
 def own_failures_apart(work: Callable[[], int]) -> int:

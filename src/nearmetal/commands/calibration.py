@@ -13,7 +13,7 @@ from rich.text import Text
 from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
 from nearmetal.analysis.interference import INTERFERENCE
-from nearmetal.commands.running import make_watcher
+from nearmetal.commands.watched_run import make_watcher
 from nearmetal.config import Paths
 from nearmetal.console.printing import print_beside
 from nearmetal.console.tables import TextColumn, fit_table

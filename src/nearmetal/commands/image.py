@@ -130,7 +130,7 @@ def image_box(name: str, out: Path | None, as_json: bool) -> None:
     from nearmetal.console.printing import console_for, print_json
     from nearmetal.lab import image as images
     from nearmetal.lab.image.documents import BoxOutput
-    from nearmetal.lab.machine import find_image as find_image
+    from nearmetal.lab.machine_image import find_image as find_image
     from nearmetal.lab.vagrant.box import write_box as write_box
     from nearmetal.units import show_size
 

@@ -6,7 +6,7 @@ from shlex import quote
 from rich.console import Console
 
 from nearmetal.analysis.paired_noise import choose_repeats_together, measure_noise
-from nearmetal.commands.running import make_watcher
+from nearmetal.commands.watched_run import make_watcher
 from nearmetal.config import Paths
 from nearmetal.console.printing import console_for, unfold_console
 from nearmetal.planning import plan as planning

@@ -20,8 +20,7 @@ from qemu.qmp import QMPClient
 from nearmetal import plugins
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab import cgroup, rootless
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import cgroup, machine_handle, machine_image, rootless
 from nearmetal.lab.architecture import pc_alone
 from nearmetal.lab.host_checks import check_programs, find_manager_there, finding
 from nearmetal.lab.image import transfer
@@ -79,7 +78,7 @@ class OwnDomains:
                 'name one of yours: domain = "…"; or leave provision = "reuse" out',
             ),
             pc_alone("a domain that nearmetal makes", True, 'name one of yours: domain = "…"; or use kind = "qemu"'),
-            lab_machine.check_image(machine.image),
+            machine_image.check_image(machine.image),
             finding(
                 "a quota",
                 machine.quota is None,
@@ -102,12 +101,12 @@ class OwnDomains:
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         options = Options.model_validate(dict(order.options))
         connection = options.connect(site)
-        parts = await transfer.place_parts(lab_machine.find_image(order.spec.image), site)
+        parts = await transfer.place_parts(machine_image.find_image(order.spec.image), site)
         guest = await guest_order.order_guest(order.name, order.spec, options.machine, parts, order.port, site)
-        folder, identity = lab_machine.name_folder(order.name, site), str(uuid.uuid4())
+        folder, identity = machine_handle.name_folder(order.name, site), str(uuid.uuid4())
         # The tap's name until it moves: an interface's has 15 characters at most, a machine's may have more.
         tap = f"nm-{hashlib.sha256(order.name.encode()).hexdigest()[:12]}"
-        handle = lab_machine.make_handle(
+        handle = machine_handle.make_handle(
             "libvirt",
             order,
             site,

@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned, ToolFailed
-from nearmetal.lab import cgroup, container_privileges, probe, rootless
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import cgroup, container_privileges, machine_handle, machine_image, machine_programs, probe, rootless
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.containers import imported_images, networks
@@ -117,7 +116,7 @@ class DockerEnvironment:
             *self._check_power(user, machine, site),
             *await check_programs(site, await self._list_tools(machine, site)),
             check_provided("probe", probe.path),
-            *([] if machine.brings_image else [lab_machine.check_image(machine.image)]),
+            *([] if machine.brings_image else [machine_image.check_image(machine.image)]),
             *await self._check_image(spec.options, machine, site),
             check_cpus(machine.vcpus, len(await layout.find_usable(machine, site))),
             *await check_isolation(machine, site),
@@ -238,7 +237,7 @@ class DockerEnvironment:
         mode = order.spec.network if order.port else networks.STRAIGHT
         has_keeper = order.port and (sandboxed or mode != networks.STRAIGHT)
         keeper = container_config.name_keeper(order.name) if has_keeper else None
-        handle = lab_machine.make_handle(
+        handle = machine_handle.make_handle(
             self.kind, order, site, engine=engine.address, sandboxed=sandboxed, keeper=keeper
         )
         ledger.creating(handle)
@@ -330,7 +329,7 @@ class DockerEnvironment:
         if spec.brings_image:
             return container_image.provide_image(client, spec.image, self.brand.client)
         with self._importing:
-            return imported_images.provide_copy(client, lab_machine.find_image(spec.image))
+            return imported_images.provide_copy(client, machine_image.find_image(spec.image))
 
     async def attach(self, handle: Handle, site: Site) -> "Container":
         made = SandboxedContainer if handle.data.get("sandboxed") else Container
@@ -357,7 +356,7 @@ class DockerEnvironment:
             options = ["--interactive", *(["--tty"] if terminal else [])]
             return [
                 *(self.brand.client, *self.brand.to_engine, address, "exec", *options, handle.data["container"]),
-                *lab_machine.build_words(probe.INSIDE, argv, env, *container_config.build_place(handle)),
+                *machine_programs.build_words(probe.INSIDE, argv, env, *container_config.build_place(handle)),
             ]
 
         return Door(build_command, leaves="hidden" if handle.data.get("sandboxed") else "seen")
@@ -374,7 +373,7 @@ class DockerEnvironment:
             await self._remove_containers(handle.data["engine"], name, site)
         await network.unplug(handle.port, site)
         # What was captured outside of it.
-        await must(site, "rm", "-rf", "--", lab_machine.name_folder(handle.name, site))
+        await must(site, "rm", "-rf", "--", machine_handle.name_folder(handle.name, site))
 
     async def _remove_containers(self, address: str, name: str, site: Site) -> None:
         """The containers of an engine of our own died with it, and need none that answers."""

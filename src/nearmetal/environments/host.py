@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned
-from nearmetal.lab import cgroup, container_privileges, probe, rootless
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import cgroup, container_privileges, machine_handle, machine_image, probe, rootless
 from nearmetal.lab.cpus.limits import check_limits
 from nearmetal.lab.host_checks import check_programs, check_provided
 from nearmetal.lab.image import transfer
@@ -75,7 +74,7 @@ class HostEnvironment:
             *await check_programs(site, packages),
             await namespace_machine.check_scratch(site),
             check_provided("probe", probe.path),
-            lab_machine.check_image(machine.image),
+            machine_image.check_image(machine.image),
             *await check_limits(machine, site),
             *await check_isolation(machine, site),
             *await shares.check_share(machine, site),
@@ -87,12 +86,12 @@ class HostEnvironment:
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
         """On another host the image's files are sent once; here they are used where they lie."""
-        await transfer.place_root(lab_machine.find_image(machine.image), site)
+        await transfer.place_root(machine_image.find_image(machine.image), site)
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
-        root = await transfer.place_root(lab_machine.find_image(order.spec.image), site)
-        folder = lab_machine.name_folder(order.name, site)
-        handle = lab_machine.make_handle(self.kind, order, site, folder=folder)
+        root = await transfer.place_root(machine_image.find_image(order.spec.image), site)
+        folder = machine_handle.name_folder(order.name, site)
+        handle = machine_handle.make_handle(self.kind, order, site, folder=folder)
         ledger.creating(handle)
         laid_out = asyncio.create_task(namespace_machine.make_scratch(folder, site))
         try:

@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 from nearmetal import cpu_lists
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot, MachineLost, NotProvisioned
-from nearmetal.lab import cgroup
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import cgroup, machine_handle, machine_image
 from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.image.initrd import seed_archive
@@ -119,7 +118,7 @@ class QemuEnvironment:
             await requirements.require_loopback()
         if machine.brings_image:
             return
-        image = lab_machine.find_image(machine.image)
+        image = machine_image.find_image(machine.image)
         parts = await _place_parts(image, machine, site)
         if spec.provision == "restore":
             guest = await _guest(
@@ -129,7 +128,7 @@ class QemuEnvironment:
 
     async def create(self, order: Order, site: Site, ledger: Recorder) -> Handle:
         board = _choose_board(order.options, order.spec)
-        image = None if order.spec.brings_image else lab_machine.find_image(order.spec.image)
+        image = None if order.spec.brings_image else machine_image.find_image(order.spec.image)
         if image is None:
             parts = await cloud_image.find_parts(order.spec.image, site)
         else:
@@ -146,13 +145,13 @@ class QemuEnvironment:
             return await self._start(order, start, site, ledger)
 
     async def _start(self, order: Order, start: "_GuestStart", site: Site, ledger: Recorder) -> Handle:
-        folder = lab_machine.name_folder(order.name, site)
-        handle = lab_machine.make_handle(
+        folder = machine_handle.name_folder(order.name, site)
+        handle = machine_handle.make_handle(
             self.kind,
             order,
             site,
             MachineImage(
-                name=(cloud_image.describe_image if order.spec.brings_image else lab_machine.describe_image)(
+                name=(cloud_image.describe_image if order.spec.brings_image else machine_image.describe_image)(
                     order.spec.image
                 ),
                 brings_kernel=not start.guest.kernel,

@@ -13,8 +13,7 @@ from pydantic import IPvAnyAddress
 
 from nearmetal import plugins
 from nearmetal.config import LIMITS
-from nearmetal.lab import host_lock
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import host_lock, machine_image
 from nearmetal.lab.borrowed.borrowed_machine import (
     TOOLS,
     BorrowedMachine,
@@ -87,7 +86,7 @@ class SshEnvironment:
         if found[0].ok:
             found.append(await check_address(site))
         if options.image == "chroot":
-            found.append(lab_machine.check_image(machine.image))
+            found.append(machine_image.check_image(machine.image))
         return found
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:

@@ -31,8 +31,11 @@ from nearmetal.lab.image.image import Image
 from nearmetal.lab.image.transfer import place_root
 from nearmetal.lab.keys import KeyPair, LabKeys
 from nearmetal.lab.keys import lab_keys as load_lab_keys
-from nearmetal.lab.machine import ENVIRONMENT as MACHINE_ENVIRONMENT
-from nearmetal.lab.machine import NamedCommands, build_launch, check_image, find_image, make_handle, put_file, read_file
+from nearmetal.lab.machine_files import NamedCommands, put_file, read_file
+from nearmetal.lab.machine_handle import make_handle
+from nearmetal.lab.machine_image import check_image, find_image
+from nearmetal.lab.machine_programs import ENVIRONMENT as MACHINE_ENVIRONMENT
+from nearmetal.lab.machine_programs import build_launch
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.namespace_machine import (
     HeldMachine,

@@ -7,7 +7,7 @@ from typing import IO
 
 from nearmetal import plugins
 from nearmetal.errors import MachineGone, NearmetalError, message_of
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import ChangeOutcome, NotNoted, UndoOutcome
 from nearmetal.lab.changes.ledger import Ledger
@@ -98,7 +98,7 @@ class Lab:
         """
         plugin = plugins.load("environments", environment.kind)
         if not self._images.get(spec.image):
-            self._images[spec.image] = lab_machine.hold_image(spec.image)
+            self._images[spec.image] = machine_image.hold_image(spec.image)
         self._made += 1
         number, name = self._made, f"nm-{self.token}-{self._made}"  # others are made meanwhile
         if environment.description.is_on_switch and shared is None:

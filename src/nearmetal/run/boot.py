@@ -18,7 +18,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.engine import NotNoted
 from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.machine import require_programs
+from nearmetal.lab.machine_files import require_programs
 from nearmetal.lab.stage import LabStage
 from nearmetal.run import inspection, machine_creation
 from nearmetal.run.blame import Fault, Invalid, blame_plugin, describe_fault, find_blamed, find_fault

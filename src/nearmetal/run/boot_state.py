@@ -8,10 +8,10 @@ from nearmetal import cpu_lists, model
 from nearmetal.lab.cpus.layout import UNKNOWN, Layout
 from nearmetal.lab.stage import LabStage
 from nearmetal.run.blame import Invalid
+from nearmetal.run.boot_surroundings import BootSurroundings
 from nearmetal.run.kernel_alignment import NO_KERNELS, Kernels
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.services import ServiceSet
-from nearmetal.run.surroundings import Surroundings
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ProvisionedBoot:
     layouts: dict[str, Layout] = field(default_factory=dict)
     """By a host's name: how its CPUs lie, if machines of ours were given some of them."""
     stage: LabStage | None = None
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    surroundings: BootSurroundings = field(default_factory=BootSurroundings)
     readback: dict[str, Any] = field(default_factory=dict)
     warnings: list[model.Warned] = field(default_factory=list)
     services: ServiceSet = field(default_factory=lambda: ServiceSet({}, Path(), {}))

@@ -10,7 +10,7 @@ from nearmetal.errors import MALFORMED
 from nearmetal.lab.changes import congestion
 from nearmetal.lab.image.build import BINARIES
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.machine import require_programs
+from nearmetal.lab.machine_files import require_programs
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.stage import LabStage

@@ -15,7 +15,7 @@ from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import Description, Handle, Machine, MachineSpec, ResolvedEnvironment, SharedNetwork, Site
 from nearmetal.run import site_resources
 from nearmetal.run.boot_state import ProvisionedBoot
-from nearmetal.run.surroundings import Neighbour
+from nearmetal.run.boot_surroundings import Neighbour
 from nearmetal.study.treatment_request import image_beside
 
 NEIGHBOURHOOD = ResolvedEnvironment(

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NearmetalError, TimedOut, ToolFailed
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.commands import background
 from nearmetal.lab.listening_sockets import find_listeners, is_loopback
 from nearmetal.lab.service import LabService, describe_end
@@ -150,7 +150,7 @@ def fill_in_image(asked: ResolvedService, image: str) -> ResolvedService:
     """A service with what its machine's image starts, if it asks for that; the study's words go first. HostCannot."""
     if asked.start != "image":
         return asked
-    process = lab_machine.find_process(image)
+    process = machine_image.find_process(image)
     return asked.model_copy(
         update={
             "start": process.argv,

@@ -19,6 +19,7 @@ from nearmetal.lab.service import describe_end
 from nearmetal.lab.stage import LabStage
 from nearmetal.run import blame, clock_gate, contention, disk_space, pauses
 from nearmetal.run.background_load import BackgroundLoad
+from nearmetal.run.boot_surroundings import BootSurroundings
 from nearmetal.run.clock_gate import HostClocks
 from nearmetal.run.contention import Accounts
 from nearmetal.run.events import BlockSink, Step, TrialStarted
@@ -26,7 +27,6 @@ from nearmetal.run.kernel_alignment import Kernels
 from nearmetal.run.liveness import Liveness
 from nearmetal.run.machine_state import MachineState
 from nearmetal.run.services import ServiceFailed, ServiceSet
-from nearmetal.run.surroundings import Surroundings
 from nearmetal.shortened_list import shorten_list
 from nearmetal.study.resolve import build_workload
 from nearmetal.system.files import write_whole
@@ -50,7 +50,7 @@ class TrialTask:
     treatments: tuple[tuple[str, model.Treatment, model.Level, LabStage], ...]
     """What each is called, its level, and the machines that have it."""
     services: ServiceSet
-    surroundings: Surroundings
+    surroundings: BootSurroundings
     kernels: Kernels
     liveness: Liveness
     clocks: float

@@ -12,7 +12,7 @@ from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.host_checks import check_programs, check_provided, finding
 from nearmetal.lab.lab import OpenSite
-from nearmetal.lab.machine import find_process
+from nearmetal.lab.machine_image import find_process
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk, underlay
 from nearmetal.lab.site import available_cpus, read_memory

@@ -10,8 +10,7 @@ from pathlib import Path
 from nearmetal import plugins
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot
-from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe
+from nearmetal.lab import machine_image, probe
 from nearmetal.lab.image.image import Image
 from nearmetal.lab.lab import OpenSite
 from nearmetal.model import SAME, Plan, Resolved, ResolvedEnvironment, Study
@@ -54,7 +53,7 @@ def find_images(resolved: Iterable[Resolved]) -> dict[str, Image]:
     found = {}
     for name in sorted(names):
         with suppress(HostCannot):  # the user's own, or of no machine of ours
-            found[name] = lab_machine.find_image(name)
+            found[name] = machine_image.find_image(name)
     return found
 
 
@@ -118,7 +117,7 @@ def commit_of(file: Path) -> str | None:
 def _of_the_image(study: Study) -> Mapping[str, str]:
     """What runs in the machines; nothing where no machine of ours needs an image."""
     try:
-        image = lab_machine.find_image(study.machine.image)
+        image = machine_image.find_image(study.machine.image)
     except HostCannot:
         return {}
     packages = image.manifest["packages"]

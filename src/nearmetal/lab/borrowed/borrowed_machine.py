@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, TimedOut
-from nearmetal.lab import cgroup, host_lock
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import cgroup, host_lock, machine_programs
 from nearmetal.lab.machines import scratch
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import must
@@ -173,7 +172,7 @@ class BorrowedMachine(SshCommands):
             raise NotProvisioned(f"what runs on it cannot be confined: {said}", self.name) from None
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        return lab_machine.build_launch(self.there, argv, env)
+        return machine_programs.build_launch(self.there, argv, env)
 
     async def reboot(self) -> None:
         with contextlib.suppress(MachineLost, TimedOut):

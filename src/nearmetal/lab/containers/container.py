@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nearmetal.errors import HostCannot, MachineLost
-from nearmetal.lab import cgroup, probe
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import cgroup, machine_programs, probe
 from nearmetal.lab.commands.background import Gathering, feed, list_signals
 from nearmetal.lab.commands.command_errors import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import config as container_config
@@ -93,7 +92,7 @@ class Container(StartedCommands, SharedKernelMachine):
 
     def prepared(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], Signal]:
         """What the engine is told to run, and how that is signalled."""
-        return lab_machine.build_words(self.probe, argv, env, *self._place), self._signal
+        return machine_programs.build_words(self.probe, argv, env, *self._place), self._signal
 
     def watched(self, abandon: Callable[[], None]) -> AbstractContextManager[None]:
         """While a command runs. Its streams end with the container, so there is nobody to tell."""

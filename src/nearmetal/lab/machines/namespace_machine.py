@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned, TimedOut
-from nearmetal.lab import cgroup, probe
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import cgroup, machine_programs, probe
 from nearmetal.lab.host_checks import finding
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
@@ -92,7 +91,7 @@ async def start_holder(
         *group.joined,
     ]
     # What is in the environment of who runs nearmetal is nothing to the machine.
-    return await site.spawn(lab_machine.build_env(hold))
+    return await site.spawn(machine_programs.build_env(hold))
 
 
 async def find_first_process(holder: SiteRunning, name: str, site: Site) -> FirstProcess:
@@ -164,7 +163,7 @@ class HeldMachine(SharedKernelMachine):
         return _HeldRunning(self, await self.site.spawn(self._launch(argv, env)))
 
     def _launch(self, argv: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
-        return lab_machine.build_launch(self.site, argv, env, group=self._group, inside=self.first.pid)
+        return machine_programs.build_launch(self.site, argv, env, group=self._group, inside=self.first.pid)
 
 
 class _HeldRunning:
@@ -193,6 +192,6 @@ def build_held_door(handle: Handle, group: ControlGroup) -> Door:
     def build_command(argv: Sequence[str], env: Mapping[str, str], terminal: bool) -> list[str]:
         # A terminal belongs to one session, and a machine's programs have their own: `script` gives one inside.
         inside = ["script", "-qec", shlex.join(argv), "/dev/null"] if terminal else argv
-        return lab_machine.build_launch(site, inside, env, group=group, inside=first.pid)
+        return machine_programs.build_launch(site, inside, env, group=group, inside=first.pid)
 
     return Door(build_command)

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from nearmetal import cpu_lists
 from nearmetal.errors import HostCannot, MachineLost
-from nearmetal.lab import cgroup
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import cgroup, machine_files
 from nearmetal.lab.host_checks import finding
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.machines.init_process import FirstProcess
@@ -51,10 +50,10 @@ class SharedKernelMachine(Commands, ABC):
         return MachineLost("its first process is gone", self.name)
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put_file(self, content, path, mode)
+        await machine_files.put_file(self, content, path, mode)
 
     async def get(self, path: str) -> bytes:
-        return await lab_machine.read_file(self, path)
+        return await machine_files.read_file(self, path)
 
     async def reboot(self) -> None:
         raise HostCannot(

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
-from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe
+from nearmetal.lab import machine_programs, probe
 from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.ssh import ssh_machine as ssh
@@ -35,4 +34,4 @@ class CloudImageGuest(Guest, ssh.SshMachine):
         """The guest ends with us, and so does what runs in it: `env` then does, at half of the probe's cost."""
         if "=" in argv[0]:
             raise BadInput(f"{argv[0]!r} cannot be the name of a program in a guest", self.name, "leave out the '='")
-        return lab_machine.build_env(argv, env)
+        return machine_programs.build_env(argv, env)

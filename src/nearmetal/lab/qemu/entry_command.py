@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
-from nearmetal.lab import machine, probe
+from nearmetal.lab import machine_programs, probe
 from nearmetal.lab.machines import openssh
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Door, Handle
@@ -30,7 +30,7 @@ def make_guest_door(handle: Handle) -> Door:
             "--secret",
             str(secret),
             *by,
-            *machine.build_variables(env),
+            *machine_programs.build_variables(env),
             "--",
             *argv,
         ]
@@ -42,7 +42,7 @@ def _by_ssh(handle: Handle, argv: Sequence[str], env: Mapping[str, str], termina
     if handle.login is None:
         raise NotProvisioned("nobody can log in to it", handle.name)
     # Ends with this connection's sshd, its parent: a program that says nothing would outlive the client otherwise.
-    inside = shlex.join(machine.build_words(probe.INSIDE, argv, env, "--die-with-parent"))
+    inside = shlex.join(machine_programs.build_words(probe.INSIDE, argv, env, "--die-with-parent"))
     return [
         *("ssh", "-F", "none", "-t" if terminal else "-T"),
         *(word for name, value in openssh.options().items() for word in ("-o", f"{name}={value}")),

@@ -22,7 +22,7 @@ from typing import Final, Never
 
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.architecture import X86_64
 from nearmetal.lab.image import Image, kernel, modules, newc
 from nearmetal.lab.image.build import sha256
@@ -139,7 +139,7 @@ def _find(named: str, running: str) -> _Found:
     elif named.startswith("/"):
         file = Path(named)
     else:
-        other = lab_machine.find_image(named)
+        other = machine_image.find_image(named)
         return _read(other.kernel, [other.root / "usr/lib/modules"])
     return _read(file, [file.parent.parent / "lib/modules", Path("/lib/modules")])
 

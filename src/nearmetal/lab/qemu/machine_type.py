@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Sequence
 
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_image
 from nearmetal.lab.host_checks import finding
 from nearmetal.model import Finding, MachineSpec, Site
 
@@ -26,7 +26,7 @@ async def check_machine_type(machine_type: str, machine: MachineSpec, accel: str
     problem = await _misfit(machine_type, machine, site)
     if problem or machine.brings_image:
         return [finding(what, problem is None, problem or "", _REMEDY)]
-    image = lab_machine.find_image(machine.image)
+    image = machine_image.find_image(machine.image)
     proof = await accelerator.find_proof(accel, image, site, machine_type, program)
     return [Finding(what=what, ok=proof.works, detail=proof.detail, remedy="" if proof.works else _REMEDY)]
 

@@ -7,8 +7,7 @@ import socket
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
-from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe, rootless
+from nearmetal.lab import machine_image, probe, rootless
 from nearmetal.lab.architecture import HERE, pc_alone
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.host_checks import check_cpus, check_programs, check_provided, describe_place, finding
@@ -45,7 +44,7 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
         rootless.find_root(user.decode().strip(), "machines cannot be made"),
         *tools,
         check_provided("probe", probe.path),
-        lab_machine.check_image(choose_proving_image(machine)),
+        machine_image.check_image(choose_proving_image(machine)),
         *await _vmm(machine, site),
         *await _kernel(machine, site),
         *await cloud_image.check_image(machine, spec.provision, site),
@@ -130,7 +129,7 @@ async def _kernel(machine: MachineSpec, site: Site) -> list[Finding]:
         return []
     what = f"machine.kernel {machine.kernel}"
     try:
-        image = lab_machine.find_image(machine.image)
+        image = machine_image.find_image(machine.image)
         await kernel_override.exchange_kernel(Parts("", "", ""), machine.kernel, image, site)
     except HostCannot as error:
         detail = error.what if error.where == kernel_override.WHERE else describe_place(error)
@@ -161,13 +160,13 @@ async def choose_accelerator(machine: MachineSpec, site: Site) -> str:
     """The best that boots a guest where the study leaves it open. HostCannot if none does."""
     if machine.accel != "auto":
         return machine.accel
-    image, vmm = lab_machine.find_image(choose_proving_image(machine)), machine.vmm or arguments.PROGRAM
+    image, vmm = machine_image.find_image(choose_proving_image(machine)), machine.vmm or arguments.PROGRAM
     return (await accelerator.choose_best(image, site, vmm)).accel
 
 
 async def _accelerators(machine: MachineSpec, site: Site) -> list[Finding]:
     """Boots a guest on each that is in question, unless it is known since the site booted."""
-    image = lab_machine.find_image(choose_proving_image(machine))
+    image = machine_image.find_image(choose_proving_image(machine))
     vmm = machine.vmm or arguments.PROGRAM
     offered = await accelerator.list_offered(site, vmm)
     if machine.accel != "auto":

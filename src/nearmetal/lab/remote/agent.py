@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NotProvisioned, ToolFailed
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_programs
 from nearmetal.lab.commands.background import Gathering
 from nearmetal.lab.commands.command_errors import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.read_files import FilesRead
@@ -85,7 +85,7 @@ class AgentMachine(ReachedMachine):
         self._is_reading = asyncio.Lock()
 
     async def start(self, argv: Sequence[str], env: Mapping[str, str] | None, stdin: bytes) -> "_Program":
-        variables = {**lab_machine.ENVIRONMENT, **(env or {})}
+        variables = {**machine_programs.ENVIRONMENT, **(env or {})}
         refuse_zero_bytes(argv, variables)
         refuse_no_text(argv, variables)
         run = {"argv": list(argv), "env": list(variables.items())}

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, TimedOut
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_files
 from nearmetal.model import Completed, SiteRunning
 
 
@@ -78,7 +78,7 @@ class RemoteCommands(StartedCommands):
         """Of a connection of its kind."""
 
     async def put(self, content: bytes, path: str, *, mode: int = 0o644) -> None:
-        await lab_machine.put_file(self, content, path, mode)
+        await machine_files.put_file(self, content, path, mode)
 
     async def get(self, path: str) -> bytes:
-        return await lab_machine.read_file(self, path)
+        return await machine_files.read_file(self, path)

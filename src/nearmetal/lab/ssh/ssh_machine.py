@@ -7,7 +7,7 @@ from typing import Any
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned, ToolFailed
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_programs
 from nearmetal.lab.remote.machine import ReachedMachine
 from nearmetal.lab.remote.readiness import AGAIN, Ready, first_to_speak
 from nearmetal.lab.ssh.commands import SshCommands
@@ -101,7 +101,7 @@ class SshMachine(SshCommands, ReachedMachine):
 
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         # Its parent there is this connection's sshd, so it ends also when we do and cannot say so.
-        return lab_machine.build_words(self.probe, argv, env, "--die-with-parent")
+        return machine_programs.build_words(self.probe, argv, env, "--die-with-parent")
 
     def abort(self) -> None:
         self.connection.abort()

@@ -17,8 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed, Unreachable
-from nearmetal.lab import machine as lab_machine
-from nearmetal.lab import probe
+from nearmetal.lab import machine_files, machine_programs, probe
 from nearmetal.lab.site import must, short_path
 from nearmetal.lab.ssh.commands import SshCommands, begun
 from nearmetal.lab.ssh.login import describe_error
@@ -166,10 +165,10 @@ class SshSite(SshCommands):
     def started(self, argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
         # Who has the probe launch something has told it how to end; and words in braces are for that launch alone.
         if self.probe and list(argv[:2]) != [self.probe, "launch"]:
-            return lab_machine.build_launch(self, argv, env)
+            return machine_programs.build_launch(self, argv, env)
         if "--clear-env" in argv[: argv.index("--") if "--" in argv else 0]:
             return list(argv)  # which is `launch` too: `env` would be one more program to start
-        return lab_machine.build_env(argv, env)
+        return machine_programs.build_env(argv, env)
 
     async def close(self) -> None:
         """Let go of it; what still runs there ends."""
@@ -181,7 +180,7 @@ class SshSite(SshCommands):
             await connection.wait_closed()
 
     async def part(self, path: str, begin: int, most: int) -> bytes:
-        return await lab_machine.read_part(self, path, begin, most)
+        return await machine_files.read_part(self, path, begin, most)
 
     async def forward(self, port: int) -> int:
         if port not in self._forwarded:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
-from nearmetal.lab import machine as lab_machine
+from nearmetal.lab import machine_handle
 from nearmetal.lab.commands.background import up_to
 from nearmetal.lab.machines import kernel, scratch
 from nearmetal.lab.machines.init_process import ContainedMachine
@@ -90,7 +90,7 @@ def make_tap(machine: Machine, inside: bool, setting: CaptureSpec) -> "Tap":
     else:
         name, _, interface = str(machine.peer).partition("/")
         namespace = network.namespace_path(name)
-    file = f"{lab_machine.name_folder(machine.name, site)}/capture/capture.pcap"
+    file = f"{machine_handle.name_folder(machine.name, site)}/capture/capture.pcap"
     launched = (site.probe, "launch", *site.bound, "--netns", namespace, "--")
     return Tap(site, launched, interface, file, setting.snap, bound, f"{machine.name}, outside on {site.name}")
 

@@ -23,7 +23,7 @@ class Neighbour:
 
 
 @dataclass
-class Surroundings:
+class BootSurroundings:
     trunk: Trunk | Underlay | None = None
     link: Link | None = None
     neighbours: list[Neighbour] = field(default_factory=list)
