@@ -155,18 +155,24 @@ def _find_problem(group: Group, name: str, plugin: object) -> str | None:
         return f"it is a module; its entry point has to name an object in it: {plugin.__name__}:plugin"
     if is_class != (group in ("workloads", "observers")):
         return f"it is {'a class, not an object' if is_class else 'an object, not a class'} (docs/extending.md)"
-    # What a Protocol has as a property, the objects of a class may have from their `__init__` on.
-    asked = {*inspect.get_annotations(promised), *vars(promised)}
-    lacks = sorted(
-        one
-        for one in asked
-        if not one.startswith("_")
-        and not hasattr(plugin, one)
-        and not (is_class and isinstance(vars(promised).get(one), property))
-    )
-    if lacks:
-        return f"it is no {protocol}: it has no {shorten_list(lacks, _NAMED)}"
+    if lacking := describe_lacking(promised, plugin):
+        return lacking
     # A ledger has a machine by its environment's kind: by another name `clean` does not find who removes it.
-    word = "kind" if "kind" in asked else "name"
+    word = "kind" if group in ("environments", "workloads") else "name"
     own = getattr(plugin, word)
     return None if own == name else f"its {word} is {own!r}, and its entry point is called {name!r}"
+
+
+def describe_lacking(protocol: type, given: object) -> str | None:
+    """What somebody else's object or class has not of the names that a Protocol asks for; None if it has them all."""
+    parts = [part for part in protocol.__mro__ if getattr(part, "_is_protocol", False)]
+    members = {name: part for part in parts for name in (*inspect.get_annotations(part), *vars(part))}
+    lacks = sorted(
+        name
+        for name, part in members.items()
+        if not name.startswith("_")
+        and not hasattr(given, name)
+        # What a Protocol has as a property, the objects of a class may have from their `__init__` on.
+        and not (isinstance(given, type) and isinstance(vars(part).get(name), property))
+    )
+    return f"it is no {protocol.__name__}: it has no {shorten_list(lacks, _NAMED)}" if lacks else None

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from nearmetal.environments.mock import MockMachine
 from nearmetal.model import Measurement, Stage, TrialStatus
 from nearmetal.observers.usage import UsageObserver, UsageWatch
 from nearmetal.treatments.offload import Offload
@@ -79,3 +80,13 @@ async def test_the_last_that_broke_is_named(tmp_path: Path, monkeypatch: pytest.
     assert {record.reason for record in records} == {"the workload 'http' broke: KeyError: 'of the workload'"}
     trace = next(kept for kept in records[0].artifacts if kept.path.endswith("traceback.txt"))
     assert "of the observer" in (tmp_path / "run" / trace.path).read_text()
+
+
+async def test_a_machine_without_a_method_is_told_as_it_is_attached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not first in the middle of a trial that asks for it."""
+    monkeypatch.delattr(MockMachine, "cost")
+    _, records = await mock_run.run(tmp_path / "run", STUDY)
+    assert {record.status for record in records} == {TrialStatus.FAILED}
+    assert all("of what 'mock' attaches: it is no Machine: it has no cost" in str(one.reason) for one in records)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from nearmetal import plugins
-from nearmetal.errors import MachineGone, NearmetalError, message_of
+from nearmetal.errors import HostCannot, MachineGone, NearmetalError, message_of
 from nearmetal.lab import machine_image
 from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import ChangeOutcome, NotNoted, UndoOutcome
@@ -189,6 +189,8 @@ class Lab:
     async def attach(self, handle: Handle) -> Machine:
         plugin = plugins.load("environments", handle.kind)
         machine = await plugin.attach(handle, await self.site(handle.site))
+        if lacking := plugins.describe_lacking(Machine, machine):
+            raise HostCannot(f"of what {handle.kind!r} attaches: {lacking}", handle.name, "ask whoever made the plugin")
         self._machines[machine.name] = (handle, machine)
         return machine
 
