@@ -1,5 +1,7 @@
 """One measurement at a time on a host."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 from nearmetal.errors import HostCannot
 from nearmetal.lab import lock
 from nearmetal.lab.lock import exclusive
+from tests.nfs_locks import lock_as_on_nfs
 
 
 def test_who_comes_second_is_told_who_is_there(tmp_path: Path) -> None:
@@ -46,3 +49,23 @@ os.write({number}, b"process %d" % os.getpid())  # which a process namespace nee
         with exclusive(path, "it is busy", hear):
             pass
     assert said == ["a run whose controller was killed still puts right what it made: it has up to 120 s"]
+
+
+def test_a_state_on_nfs_is_locked_and_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_as_on_nfs(monkeypatch)
+    with lock.measuring(), lock.pretending():
+        pass
+    lock.wait_for_dead_run()
+
+
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(file: object, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(HostCannot, match="gives no lock: No locks available") as refused:
+        lock.wait_for_dead_run()
+        with exclusive(tmp_path / "lock", "it is busy"):
+            raise AssertionError("nobody has it")
+    assert refused.value.where == str(tmp_path / "lock")
+    assert "NEARMETAL_HOME" in refused.value.remedy

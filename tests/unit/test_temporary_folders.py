@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.system.temporary_folders import sweep_folders, temporary_folder
+from tests.nfs_locks import lock_as_on_nfs
 
 KILLED = """
 import os, signal
@@ -41,13 +42,21 @@ def test_what_a_killed_command_left_is_swept_and_what_is_in_use_stays() -> None:
         assert folder.exists() and not Path(left).exists()
 
 
+def test_a_home_on_nfs_has_them_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lock_as_on_nfs(monkeypatch)
+    with temporary_folder() as folder:
+        assert tmp_path in folder.parents
+        sweep_folders()
+        assert folder.exists()
+
+
 def test_what_is_being_made_is_not_swept() -> None:
     """Between a folder and its lock: who makes one keeps a sweep away from all of them."""
     with temporary_folder() as folder:
         parent = folder.parent
     unlocked = parent / "nearmetal-new"
     unlocked.mkdir()
-    making = os.open(parent, os.O_RDONLY)
+    making = os.open(parent / ".lock", os.O_RDWR)
     try:
         fcntl.flock(making, fcntl.LOCK_SH)
         sweep_folders()

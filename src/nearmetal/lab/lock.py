@@ -36,12 +36,17 @@ _TOLD = 1.0
 def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
     """Have the lock that a file bears, until the file is closed; without waiting. Whether it was free.
 
-    A shared one keeps only those out who want it for themselves.
+    A shared one keeps only those out who want it for themselves. On NFS one's own takes a file that is open for
+    writing. HostCannot if its file system gives none.
     """
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        place = Path(f"/proc/self/fd/{file if isinstance(file, int) else file.fileno()}").readlink()
+        remedy = "name a folder on a disk of this host: NEARMETAL_HOME"
+        raise HostCannot(f"its file system gives no lock: {error.strerror}", str(place), remedy) from error
     return True
 
 
@@ -109,7 +114,7 @@ def wait_for_dead_run(say: Say = ignore_text) -> None:
     """Wait while what is left of a run whose controller is dead puts right what it made. Nobody else is waited for."""
     state = Paths.default().state
     for path in (state / _MEASURING, *(state / _PRETENDING).glob("*.lock")):
-        with contextlib.suppress(FileNotFoundError), path.open("r") as file:
+        with contextlib.suppress(FileNotFoundError), path.open("r+") as file:
             if lock_after_the_dead(file, LIMITS.boot, say) and path.parent != state:
                 path.unlink()
 

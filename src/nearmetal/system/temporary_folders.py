@@ -20,15 +20,16 @@ def temporary_folder() -> Iterator[Path]:
     OSError if none can be made.
     """
     parent = _find_parent()
-    try:
-        parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:  # a user without a folder of state can analyse a capture all the same
-        parent = Path(tempfile.gettempdir())
     with ExitStack() as held:
-        with _lock_folder(parent, fcntl.LOCK_SH):  # no sweep comes between the folder and its lock
+        with ExitStack() as making:
+            try:
+                parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                making.enter_context(_lock_folder(parent, fcntl.LOCK_SH))  # no sweep before the new folder is locked
+            except OSError:  # a user without a folder of state can analyse a capture all the same
+                parent = Path(tempfile.gettempdir())
             made = Path(tempfile.mkdtemp(dir=parent, prefix="nearmetal-"))
+            held.callback(shutil.rmtree, made, ignore_errors=True)
             held.enter_context(_lock_folder(made, fcntl.LOCK_EX))
-        held.callback(shutil.rmtree, made, ignore_errors=True)
         yield made
 
 
@@ -42,9 +43,10 @@ def sweep_folders() -> None:
 
 @contextmanager
 def _lock_folder(folder: Path, how: int) -> Iterator[None]:
-    """OSError, also if it is locked already and `how` is not to wait."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-    with closing_descriptor(os.open(folder, flags)) as descriptor:
+    """By a file in it that is open for writing: NFS gives no other the lock for itself. OSError, also if it is locked
+    already and `how` is not to wait."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    with closing_descriptor(os.open(folder / ".lock", flags, 0o600)) as descriptor:
         fcntl.flock(descriptor, how)
         yield
 

@@ -92,7 +92,7 @@ def _take(image: Image, locks: ExitStack, who: Callable[[int], str]) -> None:
     below = f"{image.folder.resolve()}/"
     if any(f"{place}/".startswith(below) for place in mounted):
         raise HostCannot("something is mounted in this image", str(image.folder), "run: nearmetal clean")
-    lock = locks.enter_context(image.manifest_path.open("rb"))
+    lock = locks.enter_context(image.manifest_path.open("r+b"))
     if not try_lock(lock):
         users = ", ".join(who(process) for process in _holders(os.fstat(lock.fileno()).st_ino))
         what = f"machines are made of this image: {users or 'see /proc/locks'}"
