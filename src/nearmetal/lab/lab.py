@@ -8,6 +8,7 @@ from typing import IO
 from nearmetal import plugins
 from nearmetal.errors import HostCannot, MachineGone, NearmetalError, message_of
 from nearmetal.lab import machine_image
+from nearmetal.lab.access_denials import naming_denials
 from nearmetal.lab.changes import engine
 from nearmetal.lab.changes.engine import ChangeOutcome, NotNoted, UndoOutcome
 from nearmetal.lab.changes.ledger import Ledger
@@ -114,7 +115,8 @@ class Lab:
             cpus=cpuset,
             logins=logins,
         )
-        return await plugin.create(order, site, self.ledger)
+        async with naming_denials(site):
+            return await plugin.create(order, site, self.ledger)
 
     async def _switch(self, site: Site) -> str:
         """The name of the switch on a site. Hosts may share their namespaces, so that names must not clash."""
@@ -188,7 +190,9 @@ class Lab:
 
     async def attach(self, handle: Handle) -> Machine:
         plugin = plugins.load("environments", handle.kind)
-        machine = await plugin.attach(handle, await self.site(handle.site))
+        site = await self.site(handle.site)
+        async with naming_denials(site):
+            machine = await plugin.attach(handle, site)
         if lacking := plugins.describe_lacking(Machine, machine):
             raise HostCannot(f"of what {handle.kind!r} attaches: {lacking}", handle.name, "ask whoever made the plugin")
         self._machines[machine.name] = (handle, machine)
