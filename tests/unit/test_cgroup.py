@@ -80,6 +80,28 @@ async def test_a_missing_controller_is_one_clear_error(root: Path) -> None:
         await cgroup.create_group("m", SPEC, "0", LocalSite(), limit_memory=True)
 
 
+FIRST = {f"{one}/cgroup.procs": "" for one in ("cpuset", "cpuacct", "memory")}
+
+
+@pytest.mark.parametrize(
+    ("files", "lacks"),
+    [
+        (FIRST, ""),
+        # systemd makes the folder of a controller also where the kernel has it in version 2, beside version 1.
+        ({**FIRST, "memory/cgroup.procs": None, "memory/x": "", "unified/cgroup.controllers": "memory\n"}, "memory"),
+        ({"cgroup.controllers": "cpuset cpu io memory\n"}, ""),
+        ({"cgroup.controllers": "cpuset cpu io\n"}, "memory"),
+    ],
+)
+async def test_a_controller_that_is_not_in_the_hierarchy_is_found_before_a_run(
+    root: Path, files: dict[str, str | None], lacks: str
+) -> None:
+    lay_out(root, {name: text for name, text in files.items() if text is not None})
+    found = await cgroup.check_groups(LocalSite())
+    assert found.ok == (not lacks)
+    assert not lacks or f"lacks {lacks} (version" in found.detail
+
+
 async def test_memory_is_that_of_processes_and_of_the_kernel_for_them_without_page_cache(root: Path) -> None:
     lay_out(
         root,

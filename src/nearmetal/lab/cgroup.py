@@ -10,8 +10,9 @@ from pathlib import Path
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab import rootless
+from nearmetal.lab.host_checks import finding
 from nearmetal.lab.site import must
-from nearmetal.model import ControlGroup, Cost, MachineSpec, Site
+from nearmetal.model import ControlGroup, Cost, Finding, MachineSpec, Site
 
 ROOT = Path("/sys/fs/cgroup")
 _CONTROLLERS = ("cpuset", "cpuacct", "memory", "cpu")
@@ -49,6 +50,18 @@ if [ "$bytes" ]; then
     [ ! -e "$memory/$swap" ] || write "$memory/$swap" "$swap_bytes"
 fi
 echo "$version"
+"""
+_LACKING = """
+if [ -f "$1/cgroup.controllers" ]; then
+    read -r had <"$1/cgroup.controllers"
+    for one in cpuset cpu memory; do
+        case " $had " in *" $one "*) ;; *) echo "$one" ;; esac
+    done
+else
+    for one in cpuset cpuacct memory; do
+        [ -e "$1/$one/cgroup.procs" ] || echo "$one"
+    done
+fi
 """
 # The words are the file of CPU time, the group's folder of memory and one of its processes, or "". What the shell does
 # itself takes no process: a trial of a thousand clients asks for each of them. A process without memory of its own, of
@@ -109,6 +122,17 @@ exit 1
 async def find_version(site: Site) -> int:
     """2 where the unified hierarchy is the only one, else 1."""
     return 2 if (await site.exec(["test", "-f", str(ROOT / "cgroup.controllers")])).status == 0 else 1
+
+
+async def check_groups(site: Site) -> Finding:
+    """Whether control groups can be made that limit a machine. A hierarchy of version 1 lacks what version 2 has beside
+    it, and either what its kernel was told to leave out."""
+    if rootless.lacks_groups(site):
+        return Finding(what="control groups", ok=True)
+    lacking = (await site.exec(["sh", "-c", _LACKING, "lacking", str(ROOT)])).text.split()
+    detail = f"{ROOT} lacks {', '.join(lacking)} (version {await find_version(site)})" if lacking else ""
+    remedy = "boot with systemd.unified_cgroup_hierarchy=1, which is version 2 alone, and without cgroup_disable"
+    return finding("control groups", not lacking, detail, remedy)
 
 
 def name_group(name: str, version: int, has_quota: bool = False) -> ControlGroup:

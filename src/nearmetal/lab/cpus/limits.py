@@ -1,10 +1,8 @@
 """Whether what a machine may use of its host can be limited there: its CPUs and its memory, by control groups."""
 
-from pathlib import Path
-
 from nearmetal.lab import cgroup, rootless
 from nearmetal.lab.cpus import layout
-from nearmetal.lab.host_checks import check_cpus, finding
+from nearmetal.lab.host_checks import check_cpus
 from nearmetal.model import Finding, MachineSpec, Site
 
 
@@ -13,7 +11,4 @@ async def check_limits(machine: MachineSpec, site: Site) -> list[Finding]:
     usable = check_cpus(machine.vcpus, len(await layout.find_usable(machine, site)))
     if rootless.lacks_groups(site):
         return [usable, rootless.find_quota(machine)]
-    parents = [str(Path(folder).parent) for folder in cgroup.name_group("x", await cgroup.find_version(site)).folders]
-    has_groups = all([(await site.exec(["test", "-d", parent])).status == 0 for parent in parents])
-    detail = f"{cgroup.ROOT} lacks the controllers cpuset, cpuacct or memory"
-    return [usable, finding("control groups", has_groups, detail, "mount them, and boot without cgroup_disable")]
+    return [usable, await cgroup.check_groups(site)]

@@ -7,7 +7,7 @@ import socket
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot
-from nearmetal.lab import machine_image, probe, rootless
+from nearmetal.lab import cgroup, machine_image, probe, rootless
 from nearmetal.lab.architecture import HERE, pc_alone
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.host_checks import check_cpus, check_programs, check_provided, describe_place, finding
@@ -73,7 +73,7 @@ async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -
         pc_alone(f"machine.disk {machine.disk}", machine.disk == "ide", 'set machine.disk = "virtio-blk"'),
         pc_alone(f"image {machine.image}", machine.brings_image, "make it an image of nearmetal's: image build --from"),
         *await shares.check_share(machine, site),
-        *([rootless.find_quota(machine)] if rootless.lacks_groups(site) else ()),
+        rootless.find_quota(machine) if rootless.lacks_groups(site) else await cgroup.check_groups(site),
     ]
     if not all(one.ok for one in found):
         return found
