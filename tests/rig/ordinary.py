@@ -31,6 +31,7 @@ PACKAGES = (
 _PACKAGES_PC = (
     *("podman", "libvirt-daemon-system", "libvirt-clients"),
     *("fuse-overlayfs", "slirp4netns", "dbus-user-session", "grub2-common", "grub-pc-bin", "dnsmasq-base"),
+    *("ufw", "firewalld", "nfs-kernel-server", "selinux-basics", "selinux-policy-default"),
 )
 """For the steps that are taken on a PC alone."""
 PROCESSORS: Final[Mapping[str, tuple[Architecture, Sequence[str]]]] = {
@@ -39,6 +40,8 @@ PROCESSORS: Final[Mapping[str, tuple[Architecture, Sequence[str]]]] = {
     "arm64": (AARCH64, ("-M", "virt,virtualization=on,gic-version=3", "-cpu", "neoverse-n1")),
 }
 """By Debian's name, with the machine that has it and that can run guests by KVM itself."""
+_IDLE = ("firewalld.service", "ufw.service", "nfs-server.service")
+"""Services that begin as a step wants them."""
 DISK = 12 * 2**30
 _FIRST = 2**20
 """Bytes before the only partition: GRUB has its place there."""
@@ -152,18 +155,29 @@ class Ordinary:
         (root / PAYLOAD.strip("/")).mkdir()
         (root / "etc/network").mkdir(exist_ok=True)
         (root / "etc/network/interfaces").write_text(_INTERFACES)
+        for wanted in (root / "etc/systemd/system").glob("*.wants/*"):
+            if wanted.name in _IDLE:
+                wanted.unlink()
         modules = ("kvm_amd", "vhost_net") if self.processor.is_pc else ("vhost_net",)
         (root / "etc/modules-load.d/rig.conf").write_text("".join(f"{one}\n" for one in modules))
         (root / "etc/default/grub").write_text(f'GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX="{self._words}"\n')
 
-    def boot(self, by_grub: bool = False) -> None:
+    def boot(self, by_grub: bool = False, more: str = "") -> None:
         """Up to its answer by SSH: its kernel is given to it, or its disk's GRUB finds it, once that was installed.
 
-        StepFailed, with the end of its console, if it does not come up.
+        A kernel that is given to it has `more` on its command line. StepFailed, with the end of
+        its console, if it does not come up.
         """
         if self.is_running():
             return
-        given = ("-kernel", "vmlinuz", "-initrd", "initrd.img", "-append", f"root=/dev/vda1 rw {self._words}")
+        given = (
+            "-kernel",
+            "vmlinuz",
+            "-initrd",
+            "initrd.img",
+            "-append",
+            f"root=/dev/vda1 rw {self._words} {more}".rstrip(),
+        )
         # A foreign one fetches what its lab image is built of.
         restrict = "off" if self.is_foreign else "on"
         argv = [

@@ -1,6 +1,5 @@
 """What is tried in the machine, a function a step, in their order. StepFailed says what came out otherwise."""
 
-import json
 import os
 import shlex
 import shutil
@@ -9,23 +8,29 @@ import sys
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from nearmetal.config import Paths
 from nearmetal.lab import container_privileges, image
 
+from . import unusual_hosts
+from .in_machine import (
+    LONG,
+    PROGRAM,
+    RUNS,
+    choose_levels,
+    describe_monitors,
+    execute,
+    measure,
+    parse_document,
+    read_records,
+    require_all_ok,
+)
 from .ordinary import PAYLOAD, Ordinary, StepFailed, run
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = "env NEARMETAL_PATIENCE=20 /opt/nearmetal/bin/nearmetal"
-"""By itself it waits six times as long there; other programs of this host make that machine slower still."""
-RUNS = "/root/runs"
 _TESTED_WITH = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "cryptography")
 _IMPORTED = tuple(name.replace("-", "_") for name in _TESTED_WITH)
 """What the tests import that are taken there; no browser, no type checker."""
-_LONG = 3600.0
-"""Seconds: two emulations deep, a guest boots for minutes."""
-
 STATE = (
     "ip -o link | cut -d: -f2 | sort; ip netns list; cut -d' ' -f2 /proc/mounts | sort; "
     "find /sys/fs/cgroup -maxdepth 1 -name '*nearmetal*' -o -maxdepth 1 -name 'engine-*'; "
@@ -103,20 +108,20 @@ if [ -e {PAYLOAD}/image.tar ] && ! cmp -s {PAYLOAD}/image.key /var/cache/nearmet
     cp {PAYLOAD}/image.key /var/cache/nearmetal/images/.rig
 fi
 cd {RUNS}; {PROGRAM} --version; du -sm /opt/nearmetal"""
-    installed = _must(machine, script, _LONG)
+    installed = execute(machine, script, LONG)
     return f"{installed}\n{_build_image(machine)}" if machine.is_foreign else installed
 
 
 def _build_image(machine: Ordinary) -> str:
     """The lab image of a machine whose processor this host does not have: it fetches the packages itself."""
     build = f"echo nameserver 10.0.2.3 >/etc/resolv.conf; time {PROGRAM} image build"
-    return _last(_must(machine, build, 2 * _LONG))
+    return _last(execute(machine, build, 2 * LONG))
 
 
 def examine(machine: Ordinary) -> str:
     """`doctor` finds all that a study of host, docker and qemu needs, and that guests boot by KVM."""
-    ended = machine.exec(f"{PROGRAM} doctor host docker qemu --json 2>/dev/null", _LONG)
-    found = _document(ended.text)
+    ended = machine.exec(f"{PROGRAM} doctor host docker qemu --json 2>/dev/null", LONG)
+    found = parse_document(ended.text)
     findings = {one["what"]: one for one in found["findings"]}
     environments = (f"environment {name}: a machine that runs a command" for name in ("host", "docker"))
     named = ["accelerator kvm", "accelerator tcg", *environments]
@@ -130,21 +135,21 @@ def examine(machine: Ordinary) -> str:
 
 def measure_by_kvm(machine: Ordinary) -> str:
     """The study quickstart on the host, in their Docker engine and in a KVM guest."""
-    said = _measure(machine, "kvm", 12, "--blocks 2 --set machine.accel=kvm --set machine.share=/usr/share:/mnt")
-    return f"{_describe_monitors(_records(machine, 'kvm'))}\n{said}"
+    said = measure(machine, "kvm", 12, "--blocks 2 --set machine.accel=kvm --set machine.share=/usr/share:/mnt")
+    return f"{describe_monitors(read_records(machine, 'kvm'))}\n{said}"
 
 
 def restore_by_kvm(machine: Ordinary) -> str:
     """The study quickstart on the host and in a KVM guest that is restored from a snapshot."""
     restored = """--set 'environments.qemu={kind="qemu", provision="restore"}'"""
-    said = _measure(machine, "restored", 4, f"--blocks 1 --set machine.accel=kvm {restored} {_levels('qemu')}")
-    return f"{_describe_monitors(_records(machine, 'restored'))}\n{said}"
+    said = measure(machine, "restored", 4, f"--blocks 1 --set machine.accel=kvm {restored} {choose_levels('qemu')}")
+    return f"{describe_monitors(read_records(machine, 'restored'))}\n{said}"
 
 
 def measure_in_docker(machine: Ordinary) -> str:
     """The study quickstart on the host and in their Docker engine, whose groups systemd makes."""
-    said = _measure(machine, "docker", 4, f"--blocks 1 {_levels('docker')}")
-    return f"{_must(machine, 'docker info 2>/dev/null | grep -i cgroup')}\n{said}"
+    said = measure(machine, "docker", 4, f"--blocks 1 {choose_levels('docker')}")
+    return f"{execute(machine, 'docker info 2>/dev/null | grep -i cgroup')}\n{said}"
 
 
 def measure_from_a_container(machine: Ordinary) -> str:
@@ -158,40 +163,40 @@ cp -a /bin /sbin /lib /lib64 /etc /tmp/picture
 given="ENV container=oci PATH=/usr/sbin:/usr/bin"
 tar -C /tmp/picture -cf - . | docker import --change "$given" - contained
 rm -rf /tmp/picture {RUNS}/contained"""
-    _must(machine, picture, _LONG)
+    execute(machine, picture, LONG)
     places = ("/usr:/usr:ro", "/opt:/opt:ro", "/var/run/docker.sock:/var/run/docker.sock")
     kept = (f"{one}:{one}" for one in ("/var/cache/nearmetal", "/var/lib/nearmetal", RUNS))
     volumes = " ".join(f"-v {one}" for one in (*places, *kept))
     within = f"docker run --rm {' '.join(container_privileges.FLAGS)} {volumes} -w {RUNS} contained {PROGRAM}"
-    _must(machine, f"{within} --version", _LONG)  # with the first container in the host's network Docker mounts that
-    before = _must(machine, STATE)
-    kvm = f"--set machine.accel=kvm {_levels('docker', 'qemu')}"
-    ended = machine.exec(f"{within} run quickstart --blocks 1 {kvm} -o contained", _LONG)
-    records = _records(machine, "contained")
+    execute(machine, f"{within} --version", LONG)  # with the first container in the host's network Docker mounts that
+    before = execute(machine, STATE)
+    kvm = f"--set machine.accel=kvm {choose_levels('docker', 'qemu')}"
+    ended = machine.exec(f"{within} run quickstart --blocks 1 {kvm} -o contained", LONG)
+    records = read_records(machine, "contained")
     try:
-        _all_ok(records, 6)
+        require_all_ok(records, 6)
     except StepFailed as failed:
         raise StepFailed(f"{failed}\n{ended.text}") from None
-    if (after := _must(machine, STATE)) != before:
+    if (after := execute(machine, STATE)) != before:
         raise StepFailed(f"{ended.text}\nbefore:\n{before}\nafter:\n{after}")
-    return f"{_describe_monitors(records)}\n{ended.text.strip()}\nthe host is as it was"
+    return f"{describe_monitors(records)}\n{ended.text.strip()}\nthe host is as it was"
 
 
 def measure_by_tcg(machine: Ordinary) -> str:
     """The study quickstart on the host and in a guest that is emulated twice."""
-    return _measure(machine, "tcg", 4, f"--blocks 1 --set machine.accel=tcg {_levels('qemu')}")
+    return measure(machine, "tcg", 4, f"--blocks 1 --set machine.accel=tcg {choose_levels('qemu')}")
 
 
 def measure_in_podman(machine: Ordinary) -> str:
     """The study quickstart on the host and in a container of Podman's service, which systemd starts."""
-    _must(machine, "systemctl start podman.socket")
-    return _measure(machine, "podman", 4, f"--blocks 1 {_levels('podman')}")
+    execute(machine, "systemctl start podman.socket")
+    return measure(machine, "podman", 4, f"--blocks 1 {choose_levels('podman')}")
 
 
 def measure_by_libvirt(machine: Ordinary) -> str:
     """The study quickstart on the host and in a KVM guest of the libvirtd that systemd runs."""
-    said = _measure(machine, "libvirt", 4, f"--blocks 1 --set machine.accel=kvm {_levels('libvirt')}")
-    return f"{_must(machine, 'virsh version --daemon')}\n{said}"
+    said = measure(machine, "libvirt", 4, f"--blocks 1 --set machine.accel=kvm {choose_levels('libvirt')}")
+    return f"{execute(machine, 'virsh version --daemon')}\n{said}"
 
 
 def measure_their_domain(machine: Ordinary) -> str:
@@ -216,23 +221,23 @@ user_namespace.enter()
 os.execlp("tar", "tar", "--numeric-owner", "--exclude=*/root/dev/*", "-b", "512", "-xf", "{PAYLOAD}/image.tar")
 CODE
 END"""
-    _must(machine, prepare, _LONG)
-    before = _must(machine, STATE)
-    said = _must(
+    execute(machine, prepare, LONG)
+    before = execute(machine, STATE)
+    said = execute(
         machine,
         f"""runuser -l laptop <<'END'
 rm -rf rootless
-{PROGRAM} run quickstart --blocks 1 --set machine.accel=kvm {_levels("podman", "qemu")} -o rootless
+{PROGRAM} run quickstart --blocks 1 --set machine.accel=kvm {choose_levels("podman", "qemu")} -o rootless
 END""",
-        _LONG,
+        LONG,
     )
-    records = _records(machine, "rootless")
-    _all_ok(records, 6)
-    after = _must(machine, STATE)
-    left = _must(machine, "ls ~laptop/.local/state/nearmetal/machines 2>/dev/null || true")
+    records = read_records(machine, "rootless")
+    require_all_ok(records, 6)
+    after = execute(machine, STATE)
+    left = execute(machine, "ls ~laptop/.local/state/nearmetal/machines 2>/dev/null || true")
     if after != before or left:
         raise StepFailed(f"{said}\nbefore:\n{before}\nafter:\n{after}\n{left}")
-    return f"{_describe_monitors(records)}\n{said}\nthe host is as it was"
+    return f"{describe_monitors(records)}\n{said}\nthe host is as it was"
 
 
 def isolate_cpu(machine: Ordinary) -> str:
@@ -240,29 +245,29 @@ def isolate_cpu(machine: Ordinary) -> str:
 
     In one login: before Linux 6.2 systemd's move of a new one into its group gives it all CPUs (docs/isolation.md).
     """
-    before = _must(machine, PLACES)
+    before = execute(machine, PLACES)
     on = f"{PROGRAM} isolate off; {PROGRAM} isolate on --cpus 1 --json >/tmp/on.json"
     try:
-        status = _must(machine, f"{on} && {PROGRAM} isolate status", _LONG)
-        way = _document(_must(machine, "cat /tmp/on.json"))["way"]["words"]
-        allowed = _must(machine, f"{PROGRAM} isolate exec -- grep Cpus_allowed_list /proc/self/status")
+        status = execute(machine, f"{on} && {PROGRAM} isolate status", LONG)
+        way = parse_document(execute(machine, "cat /tmp/on.json"))["way"]["words"]
+        allowed = execute(machine, f"{PROGRAM} isolate exec -- grep Cpus_allowed_list /proc/self/status")
         if allowed.split()[-1] != "1":
             raise StepFailed(f"it was to run on CPU 1: {allowed}")
     finally:
-        off = _must(machine, f"{PROGRAM} isolate off", _LONG)
-    if (after := _must(machine, PLACES)) != before:
+        off = execute(machine, f"{PROGRAM} isolate off", LONG)
+    if (after := execute(machine, PLACES)) != before:
         raise StepFailed(f"{off}\nbefore:\n{before}\nafter:\n{after}")
     return f"{way}\n{status}\n{off}\nthe host is as it was"
 
 
 def boot_isolated(machine: Ordinary) -> str:
     """GRUB is told to keep CPU 1 free and boots the machine so, from its disk; then it is told otherwise."""
-    _must(machine, f"mkdir -p /boot/grub; grub-install /dev/vda && update-grub; {PROGRAM} isolate off", _LONG)
-    on = machine.exec(f"{PROGRAM} isolate on --boot --cpus 1", _LONG)
+    execute(machine, f"mkdir -p /boot/grub; grub-install /dev/vda && update-grub; {PROGRAM} isolate off", LONG)
+    on = machine.exec(f"{PROGRAM} isolate on --boot --cpus 1", LONG)
     isolated = _boot_by_grub(machine)
-    status = machine.exec(f"{PROGRAM} isolate status", _LONG).text
-    kept = _must(machine, "cat /sys/devices/system/cpu/isolated")
-    off = machine.exec(f"{PROGRAM} isolate off", _LONG).text
+    status = machine.exec(f"{PROGRAM} isolate status", LONG).text
+    kept = execute(machine, "cat /sys/devices/system/cpu/isolated")
+    off = machine.exec(f"{PROGRAM} isolate off", LONG).text
     after = _boot_by_grub(machine)
     if "isolcpus=" not in isolated or "isolcpus=" in after or kept != "1":
         raise StepFailed("\n".join((on.text, isolated, kept, status, off, after)))
@@ -273,7 +278,7 @@ def _boot_by_grub(machine: Ordinary) -> str:
     """The kernel's command line, once GRUB has booted the machine from its disk."""
     machine.stop()
     machine.boot(by_grub=True)
-    return _must(machine, f"mountpoint -q {PAYLOAD} || mount {PAYLOAD}; cat /proc/cmdline")
+    return execute(machine, f"mountpoint -q {PAYLOAD} || mount {PAYLOAD}; cat /proc/cmdline")
 
 
 def shape_links(machine: Ordinary) -> str:
@@ -288,14 +293,14 @@ def shape_links(machine: Ordinary) -> str:
 
 def kill_and_clean(machine: Ordinary) -> str:
     """A run is killed as it measures in a guest; `clean` leaves what was there before; `resume` comes to its end."""
-    before = _must(machine, STATE)
+    before = execute(machine, STATE)
     folder, guest = f"{RUNS}/killed", "pgrep -f '[q]emu-system.*-accel kvm' >/dev/null"
-    _must(
+    execute(
         machine,
         f"rm -rf {folder}; cd {RUNS}; setsid {PROGRAM} run quickstart --available --blocks 1 -o killed "
         f">{folder}.out 2>&1 </dev/null & echo $!",
     )
-    _must(
+    execute(
         machine,
         # A guest is booted before the run's folder is there, too: it shows that KVM works. QEMU is also asked for its
         # version, and then has no accelerator.
@@ -303,34 +308,34 @@ def kill_and_clean(machine: Ordinary) -> str:
         f"{guest} || {{ cat {folder}.out; exit 1; }}; "
         # Also the process of its block, which would put all right by itself.
         f"kill -9 $(pgrep -f '[n]earmetal run quickstart|[n]earmetal.run.block_forks'); sleep 2",
-        _LONG,
+        LONG,
     )
-    cleaned = _must(machine, f"{PROGRAM} clean", _LONG)
-    after = _must(machine, STATE)
+    cleaned = execute(machine, f"{PROGRAM} clean", LONG)
+    after = execute(machine, STATE)
     if after != before or "removed: " not in cleaned:
         raise StepFailed(f"{cleaned}\nbefore:\n{before}\nafter:\n{after}")
-    resumed = _must(machine, f"cd {RUNS}; {PROGRAM} resume killed", _LONG)
-    _all_ok(_records(machine, "killed"), 6)
+    resumed = execute(machine, f"cd {RUNS}; {PROGRAM} resume killed", LONG)
+    require_all_ok(read_records(machine, "killed"), 6)
     return f"{cleaned}\nthe host is as it was\n{_last(resumed)}"
 
 
 def cut_power(machine: Ordinary) -> str:
     """The machine goes off as it measures. Once it is up the records are there as before; `resume` ends the run."""
     folder = f"{RUNS}/power"
-    study = f"cd {RUNS}; {PROGRAM} run quickstart --available --blocks 2 {_levels('docker')} -o power"
-    _must(machine, f"rm -rf {folder}; setsid sh -c {shlex.quote(study)} >{folder}.out 2>&1 </dev/null &")
+    study = f"cd {RUNS}; {PROGRAM} run quickstart --available --blocks 2 {choose_levels('docker')} -o power"
+    execute(machine, f"rm -rf {folder}; setsid sh -c {shlex.quote(study)} >{folder}.out 2>&1 </dev/null &")
     ended = f"grep -c '\"status\"' {folder}/journal.jsonl 2>/dev/null"
     wait = f"for n in $(seq 900); do [ $({ended} || true)0 -ge 30 ] && exit; sleep 1; done; cat {folder}.out; exit 1"
-    _must(machine, wait, _LONG)
-    before = _records(machine, "power")
+    execute(machine, wait, LONG)
+    before = read_records(machine, "power")
     machine.cut_power()
     machine.boot()
-    after = _records(machine, "power")
+    after = read_records(machine, "power")
     if (kept := after[: len(before)]) != before or not before:
         raise StepFailed(f"before: {before}\nafter: {kept}")
-    cleaned = _must(machine, f"{PROGRAM} clean; {STATE}", _LONG)
-    resumed = _must(machine, f"cd {RUNS}; {PROGRAM} resume power", _LONG)
-    _all_ok(_records(machine, "power"), 8)
+    cleaned = execute(machine, f"{PROGRAM} clean; {STATE}", LONG)
+    resumed = execute(machine, f"cd {RUNS}; {PROGRAM} resume power", LONG)
+    require_all_ok(read_records(machine, "power"), 8)
     return f"{len(before)} records before and after\n{cleaned}\n{_last(resumed)}"
 
 
@@ -365,6 +370,10 @@ STEPS: Mapping[str, Callable[[Ordinary], str]] = {
     "container": measure_from_a_container,
     "tcg": measure_by_tcg,
     "rootless": measure_without_root,
+    "firewalls": unusual_hosts.measure_behind_firewalls,
+    "nfs": unusual_hosts.refuse_state_on_nfs,
+    "groups": unusual_hosts.measure_by_both_versions,
+    "selinux": unusual_hosts.measure_under_selinux,
 }
 """The first is what all others rest on."""
 
@@ -381,59 +390,7 @@ fi
 cd /opt/checkout
 export NEARMETAL_PATIENCE=20 {variables}
 /opt/nearmetal/bin/python -m pytest -q -p no:cacheprovider --timeout=0 --tb=line -rs {chosen}"""
-    return _must(machine, script, _LONG)
-
-
-def _measure(machine: Ordinary, name: str, wanted: int, options: str) -> str:
-    """The study quickstart, with what it printed. StepFailed unless that many trials are all ok."""
-    command = f"cd {RUNS}; rm -rf {name}; time {PROGRAM} run quickstart --available {options} -o {name}"
-    ended = machine.exec(command, _LONG)
-    try:
-        _all_ok(_records(machine, name), wanted)
-    except StepFailed as failed:
-        raise StepFailed(f"{failed}\n{ended.text}") from None
-    return f"{wanted} of {wanted} trials ok\n{ended.text.strip()}"
-
-
-def _levels(*others: str) -> str:
-    return f"--set 'factors.environment={json.dumps(['host', *others])}'"
-
-
-def _must(machine: Ordinary, command: str, timeout: float = 600) -> str:
-    ended = machine.exec(command, timeout)
-    if ended.status != 0:
-        raise StepFailed(f"{command}\nended with {ended.status}:\n{ended.text}")
-    return ended.text.strip()
-
-
-def _document(text: str) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(text)
-    except ValueError:
-        raise StepFailed(f"this is no JSON document: {text}") from None
-    return found
-
-
-def _records(machine: Ordinary, name: str) -> list[dict[str, Any]]:
-    """The trials of a run in it."""
-    lines = _must(machine, f"cat {RUNS}/{name}/journal.jsonl").splitlines()
-    found = [_document(line) for line in lines]
-    return [one for one in found if "status" in one and "trial" in one]
-
-
-def _describe_monitors(records: list[dict[str, Any]]) -> str:
-    """What ran the guests, and with which power. StepFailed if no guest says so."""
-    monitors = [record["readback"]["resources"] for record in records]
-    found = {(one["accel"], one["vmm_power"]) for one in monitors if "vmm_power" in one}
-    if not found:
-        raise StepFailed("no trial says what ran a guest")
-    return "\n".join(f"by {accel}, QEMU {power}" for accel, power in sorted(found))
-
-
-def _all_ok(records: list[dict[str, Any]], wanted: int) -> None:
-    bad = [f"{one['trial']}: {one['status']}: {one.get('reason')}" for one in records if one["status"] != "ok"]
-    if bad or len(records) != wanted:
-        raise StepFailed("\n".join([f"{len(records)} trials of {wanted}", *bad]))
+    return execute(machine, script, LONG)
 
 
 def _last(text: str, lines: int = 12) -> str:
