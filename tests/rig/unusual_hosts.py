@@ -6,7 +6,7 @@ from .ordinary import Ordinary, StepFailed
 
 _FIREWALLS = {
     "firewalld": ("systemctl start firewalld && firewall-cmd --state", "systemctl stop firewalld"),
-    "ufw": ("ufw --force enable", "ufw --force disable"),
+    "ufw": ("ufw allow 22/tcp && ufw --force enable", "ufw --force disable"),
 }
 _NFS = """set -e
 mkdir -p /srv/nfs /mnt/nfs
