@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -16,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from nearmetal.errors import BadInput, HostCannot, message_of
+from nearmetal.errors import BadInput, HostCannot, NearmetalError, message_of
 from nearmetal.optional_dependencies import describe_install
 from nearmetal.shortened_list import shorten_list
 
@@ -161,6 +163,31 @@ def _find_problem(group: Group, name: str, plugin: object) -> str | None:
     word = "kind" if group in ("environments", "workloads") else "name"
     own = getattr(plugin, word)
     return None if own == name else f"its {word} is {own!r}, and its entry point is called {name!r}"
+
+
+class Misfit(Exception):
+    """What a plugin gave is not what its Protocol promises."""
+
+
+@contextmanager
+def blame_package(group: Group, name: str, passes: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """HostCannot, which names the package, for what a plugin of somebody else's raises in here.
+
+    nearmetal's own errors and those of `passes` go through. So does all that a plugin of nearmetal itself raises: that
+    is a defect, of which a traceback says more.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        package = package_of(group, name)
+        if package is None or isinstance(error, (NearmetalError, *passes)):
+            raise
+        how = f"does not fit: {error}" if isinstance(error, Misfit) else f"broke: {message_of(error)}"
+        raise HostCannot(
+            f"the {group[:-1]} {name!r} of the package {package} {how}",
+            remedy=f"ask whoever made it (docs/extending.md), or do without it: pip uninstall {package}",
+            cause="broke",
+        ) from error
 
 
 def describe_lacking(protocol: type, given: object) -> str | None:

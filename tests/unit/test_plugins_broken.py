@@ -14,6 +14,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.errors import HostCannot
 from nearmetal.plugins import Group
+from nearmetal.study.study_file import read
 from tests.command_line import forked, started
 
 STUDY = """
@@ -190,13 +191,13 @@ def test_what_calls_itself_otherwise_than_its_entry_point_is_refused(
         plugins.load(group, "mine")
 
 
-MISJUDGED = """
+WORKLOAD = """
 from nearmetal.model import Frozen, ResponseKind
 class plugin:
     kind = "lame"
     Parameters = Frozen
     responses = {"hashed": ResponseKind(unit="B/s", better="higher")}
-    primary = "hash"
+    primary = "hashed"
     has_clients, duration, limit, preparing = False, 1.0, 2.0, 0.0
     def __init__(self, parameters): ...
     async def prepare(self, stage): ...
@@ -205,29 +206,126 @@ class plugin:
 """
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
-def test_a_workload_that_is_judged_by_what_it_does_not_give_is_refused(tmp_path: Path, command: str) -> None:
-    theirs = beside_nearmetal(tmp_path, "workloads", MISJUDGED)
-    file = tmp_path / "study.toml"
-    file.write_text(STUDY.replace('"lame"', '"mock"').replace('"ping"', '"lame"'))
-    ended = forked(command, str(file), environment=theirs)
+TREATMENT = """
+from nearmetal.model import Readback
+class Lame:
+    name = "lame"
+    def problem(self, level): return None
+    def shape(self, spec, level): return spec
+    def changes(self, stage, level): return []
+    async def verify(self, stage, level): return Readback()
+plugin = Lame()
+"""
+OBSERVER = """
+class plugin:
+    name, around, takes = "lame", True, 0.0
+    def __init__(self, setting): ...
+    async def start(self, stage): ...
+"""
+ENVIRONMENT = """
+from nearmetal.model import Description, Frozen
+class Lame:
+    kind, Options, provisions, typical_ready = "lame", Frozen, ("boot",), 1.0
+    def describe(self, options, spec): return Description(family="container", kernel="host", placement="switch")
+    check = versions = prepare = create = attach = open_door = destroy = None
+plugin = Lame()
+"""
+RAISE = "raise RuntimeError('one\\x1b[2J')"
+"""What a terminal obeys is shown, not done."""
+BROKE = "broke: RuntimeError: one"
+SECONDS = "does not fit: its `{}` is {}, not a number of seconds from 0 on"
+NO_MAPPING = "def __init__(self, parameters): self.responses = 3"
+
+
+def plan_with(folder: Path, group: Group, module: str, *words: str) -> str:
+    """What planning a study that uses the plugin prints as an error; the exit code is 3."""
+    theirs = beside_nearmetal(folder, group, module)
+    file = folder / "study.toml"
+    used = {
+        "environments": STUDY,
+        "workloads": STUDY.replace('"lame"', '"mock"').replace('"ping"', '"lame"'),
+        "treatments": STUDY.replace('"lame"', '"mock"') + "[machine]\nlame = true\n",
+        "observers": STUDY.replace('"lame"', '"mock"') + "[observe]\nlame = true\n",
+    }
+    file.write_text(used[group])
+    ended = forked(*(words or ["plan"]), str(file), environment=theirs)
     assert ended.returncode == 3, ended.stderr
-    assert "workloads of kind 'lame' have no response 'hash', which is their `primary`" in ended.stderr
-    assert "ask whoever made the package theirs: `primary` is one of hashed" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "ask whoever made it (docs/extending.md), or do without it: pip uninstall theirs" in ended.stderr
+    return " ".join(ended.stderr.split())
 
 
 @pytest.mark.parametrize(
-    ("written", "instead", "why"),
+    ("group", "module", "written", "instead", "why"),
     [
-        (", preparing = False, 1.0, 2.0, 0.0", " = False, 1.0, 2.0", "have no preparing"),
-        ('"hashed"', '"ready"', "have a response 'ready', which nearmetal adds to every trial"),
+        ("workloads", WORKLOAD, "parameters): ...", f"parameters): {RAISE}", BROKE),
+        ("workloads", WORKLOAD, "parameters): ...", "parameters): exit('one')", "broke: SystemExit: one"),
+        (
+            "workloads",
+            WORKLOAD,
+            "    def __init__",
+            f"    @property\n    def limit(self): {RAISE}\n    def __init__",
+            BROKE,
+        ),
+        ("workloads", WORKLOAD, "def __init__(self, parameters): ...", NO_MAPPING, "its `responses` are 3, no mapping"),
+        ("workloads", WORKLOAD, '"higher"', '"higher", clause="{ration} ×"', "'hashed' has {ration}, which is none"),
+        ("workloads", WORKLOAD, "False, 1.0, 2.0", "False, 'long', 2.0", SECONDS.format("duration", "'long'")),
+        ("workloads", WORKLOAD, "False, 1.0, 2.0", "False, 1.0, -1", SECONDS.format("limit", "-1")),
+        ("workloads", WORKLOAD, "False, 1.0, 2.0", "0, 1.0, 2.0", "does not fit: its `has_clients` is 0, neither"),
+        ("workloads", WORKLOAD, ", preparing = False, 1.0, 2.0, 0.0", " = False, 1.0, 2.0", "it has no preparing"),
+        ("workloads", WORKLOAD, '"hashed":', '"ready":', "have 'ready', which nearmetal adds to every trial itself"),
+        ("workloads", WORKLOAD, 'primary = "hashed"', 'primary = "hash"', "is 'hash', and its `responses` are hashed"),
+        ("treatments", TREATMENT, "return None", RAISE, BROKE),
+        ("treatments", TREATMENT, "return None", "return 3", "its `problem` of True is 3, neither a text nor None"),
+        ("treatments", TREATMENT, "return spec", RAISE, BROKE),
+        ("treatments", TREATMENT, "return spec", "return None", "its `shape` of True is None, not a MachineSpec"),
+        ("observers", OBSERVER, "setting): ...", f"setting): {RAISE}", BROKE),
+        ("observers", OBSERVER, "True, 0.0", "True, None", SECONDS.format("takes", "None")),
+        (
+            "environments",
+            ENVIRONMENT,
+            'return Description(family="container", kernel="host", placement="switch")',
+            RAISE,
+            BROKE,
+        ),
+        (
+            "environments",
+            ENVIRONMENT,
+            'return Description(family="container", kernel="host", placement="switch")',
+            "return 3",
+            "returns no Description",
+        ),
+        ("environments", ENVIRONMENT, '("boot",)', '("boots",)', "its `provisions` are ('boots',), not of boot"),
+        ("environments", ENVIRONMENT, "1.0", "float('nan')", SECONDS.format("typical_ready", "nan")),
     ],
 )
-def test_a_workload_that_cannot_be_one_is_refused(tmp_path: Path, written: str, instead: str, why: str) -> None:
-    theirs = beside_nearmetal(tmp_path, "workloads", MISJUDGED.replace(written, instead))
-    file = tmp_path / "study.toml"
-    file.write_text(STUDY.replace('"lame"', '"mock"').replace('"ping"', '"lame"'))
-    ended = forked("plan", str(file), environment=theirs)
-    assert ended.returncode == 3, ended.stderr
-    assert f"workloads of kind 'lame' {why}" in ended.stderr
-    assert "ask whoever made the package theirs" in ended.stderr
+def test_a_plugin_that_breaks_while_a_study_is_planned_is_named(
+    tmp_path: Path, group: Group, module: str, written: str, instead: str, why: str
+) -> None:
+    assert module.count(written) == 1
+    told = plan_with(tmp_path, group, module.replace(written, instead))
+    assert why in told and "\x1b" not in told
+    assert f"the {group[:-1]} 'lame' of the package theirs" in told
+
+
+def test_run_names_it_too(tmp_path: Path) -> None:
+    module = WORKLOAD.replace("parameters): ...", f"parameters): {RAISE}")
+    assert f"the workload 'lame' of the package theirs {BROKE}" in plan_with(tmp_path, "workloads", module, "run")
+
+
+@pytest.mark.parametrize("instead", [RAISE, "return 3"])
+def test_an_environment_whose_check_breaks_is_named(tmp_path: Path, instead: str) -> None:
+    checked = f"    async def check(self, *asked): {instead}\n    versions"
+    module = ENVIRONMENT.replace("    check = versions", checked)
+    assert "the environment 'lame' of the package theirs broke: " in plan_with(
+        tmp_path, "environments", module, "plan", "--ask"
+    )
+
+
+def test_a_plugin_of_nearmetal_itself_that_breaks_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_down(self: object, parameters: object) -> None:
+        raise RuntimeError("one")
+
+    monkeypatch.setattr(plugins.load("workloads", "ping"), "__init__", break_down)
+    with pytest.raises(RuntimeError, match="one"):
+        read(STUDY.replace('"lame"', '"mock"'), "study.toml")

@@ -89,6 +89,7 @@ def test_a_plugin_of_another_version_is_told(kept: Path, monkeypatch: pytest.Mon
 
 def test_a_kind_that_describes_no_family_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     study = read(mock_run.STUDY, "s.toml")
+    monkeypatch.setattr(plugins, "package_of", lambda group, name: "theirs")
     monkeypatch.setattr(type(plugins.load("environments", "mock")), "describe", lambda self, options, spec: None)
-    with pytest.raises(HostCannot, match="do not describe of which family"):
+    with pytest.raises(HostCannot, match="of the package theirs does not fit: its `describe` returns no Description"):
         resolve_treatments(study)

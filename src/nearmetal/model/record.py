@@ -43,6 +43,9 @@ class ResponseKind(Frozen):
         return Response(value=value, unit=self.unit, better=self.better, scale=self.scale, **more)
 
 
+IN_CLAUSES = ("ratio", "response", "reference")
+"""What may stand in braces in a clause."""
+
 COSTS = ("cpu_per_event", "host_memory", "memory_overhead", "ready")
 """Responses that every trial has, whatever its workload: what the machine cost its host."""
 

@@ -277,7 +277,8 @@ class _Here:
                 continue
             key = (environment.level, host.site.name, spec.model_dump_json())
             if key not in self._checked:
-                self._checked[key] = _find_first_fatal(await plugin.check(environment.spec, spec, host.site))
+                with plugins.blame_package("environments", environment.kind):
+                    self._checked[key] = _find_first_fatal(await plugin.check(environment.spec, spec, host.site))
             checked.append(self._checked[key])
         is_sited = described.is_on_switch or described.host is not None
         return (_find_first_fatal(asked) if is_sited else None) or next(filter(None, checked), None)

@@ -70,8 +70,9 @@ async def prepare_environments(manifest: Manifest, open_site: OpenSite) -> None:
             key = (environment.model_dump_json(), machine.model_dump_json())
             if key not in prepared:
                 prepared.add(key)
-                plugin = plugins.load("environments", environment.kind)
-                await plugin.prepare(environment.spec, machine, await open_site(machine.host))
+                plugin, site = plugins.load("environments", environment.kind), await open_site(machine.host)
+                with plugins.blame_package("environments", environment.kind):
+                    await plugin.prepare(environment.spec, machine, site)
 
 
 _PACKAGES = ("numpy", "docker", "asyncssh", "qemu.qmp")
@@ -139,6 +140,8 @@ async def _of_the_makers(plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for (_, host), environment in placed.items():
         site = await open_site(host)
-        programs = await plugins.load("environments", environment.kind).versions(environment.options, site)
-        found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in programs.items()}
+        plugin = plugins.load("environments", environment.kind)
+        with plugins.blame_package("environments", environment.kind):
+            programs = await plugin.versions(environment.options, site)
+            found |= {name if site.spec is None else f"{name} on {site.name}": one for name, one in programs.items()}
     return found

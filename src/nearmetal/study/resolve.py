@@ -10,12 +10,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from nearmetal import model, plugins
-from nearmetal.errors import BadInput, HostCannot
-from nearmetal.shortened_list import shorten_list
+from nearmetal.errors import BadInput
+from nearmetal.plugins import blame_package
 from nearmetal.study.factors import KnownNames, treatments_of
+from nearmetal.study.plugin_answers import (
+    describe_machines,
+    make_workload,
+    shape_machine,
+    validate_options,
+    validate_parameters,
+)
 from nearmetal.study.treatment_request import TreatmentRequest, TreatmentRequests, find_targets
 from nearmetal.study.user_files import FileReader
-from nearmetal.units import AS_WRITTEN
 
 
 def installed_names() -> KnownNames:
@@ -69,7 +75,7 @@ class Resolver:
         if key not in self._servers:
             spec = asked.machine
             for name, level in asked.treatments.items():
-                spec = plugins.load("treatments", name).shape(spec, level)
+                spec = shape_machine(name, spec, level)
             # Machines that are hosts of their own are placed there.
             if environment.description.host is not None:
                 spec = spec.model_copy(update={"host": environment.level})
@@ -107,9 +113,8 @@ class Resolver:
         if spec is None:
             return None
         for name, level in {**asked.treatments, **asked.clients.own_treatments}.items():
-            treatment = plugins.load("treatments", name)
-            if "client" in getattr(treatment, "roles", ("server",)):
-                spec = treatment.shape(spec, level)
+            if "client" in getattr(plugins.load("treatments", name), "roles", ("server",)):
+                spec = shape_machine(name, spec, level)
         return spec
 
     def _resolve_workloads(self, workloads: tuple[model.WorkloadSpec, ...]) -> tuple[model.ResolvedWorkload, ...]:
@@ -125,41 +130,10 @@ class Resolver:
         return self._services
 
 
-_PROPERTIES = tuple(name for name, value in vars(model.Workload).items() if isinstance(value, property))
-"""What an object has, perhaps from its `__init__` on, so that `plugins.load` does not look for it in the class."""
-
-
 def build_workload(spec: model.WorkloadSpec | model.ResolvedWorkload) -> model.Workload:
-    """A workload from its entry. pydantic's ValidationError when a parameter does not fit; HostCannot when its kind
-    lacks a property of the Protocol, or is judged by a response that it does not give."""
-    return _make_workload(spec.kind, validate_parameters(spec))
-
-
-def _make_workload(kind: str, parameters: model.Frozen) -> model.Workload:
-    workload = plugins.load("workloads", kind)(parameters)
-    if lacks := [name for name in _PROPERTIES if not hasattr(workload, name)]:
-        raise HostCannot(
-            f"workloads of kind {kind!r} have no {shorten_list(lacks, 3)}",
-            remedy=f"ask whoever made the package {plugins.package_of('workloads', kind)} (docs/extending.md)",
-        )
-    if taken := [name for name in workload.responses if name in model.COSTS]:
-        raise HostCannot(
-            f"workloads of kind {kind!r} have a response {taken[0]!r}, which nearmetal adds to every trial itself",
-            remedy=f"ask whoever made the package {plugins.package_of('workloads', kind)} for another name",
-        )
-    if workload.primary not in workload.responses:
-        raise HostCannot(
-            f"workloads of kind {kind!r} have no response {workload.primary!r}, which is their `primary`",
-            remedy=f"ask whoever made the package {plugins.package_of('workloads', kind)}: `primary` is one of "
-            f"{', '.join(workload.responses) or 'its `responses`'} (docs/extending.md)",
-        )
-    return workload
-
-
-def validate_parameters(spec: model.WorkloadSpec | model.ResolvedWorkload) -> model.Frozen:
-    """A workload's parameters, as its kind declares them. pydantic's ValidationError."""
-    kind = plugins.load("workloads", spec.kind)
-    return kind.Parameters.model_validate(dict(spec.parameters), context=AS_WRITTEN)
+    """A workload from its entry. pydantic's ValidationError if a parameter does not fit; HostCannot if its kind breaks,
+    or is not what its Protocol promises."""
+    return make_workload(spec.kind, validate_parameters(spec))
 
 
 def resolve_service(name: str, spec: model.ServiceSpec, reader: FileReader) -> model.ResolvedService:
@@ -177,38 +151,46 @@ def resolve_service(name: str, spec: model.ServiceSpec, reader: FileReader) -> m
     )
 
 
-def collect_services(parameters: model.Frozen) -> tuple[str, ...]:
-    return tuple(getattr(parameters, "asked_services", ()))
+def collect_services(kind: str, parameters: model.Frozen) -> tuple[str, ...]:
+    """Names of the services that a workload with these parameters asks."""
+    with blame_package("workloads", kind):
+        return tuple(getattr(parameters, "asked_services", ()))
 
 
 def lengthen_load(spec: model.WorkloadSpec | model.ResolvedWorkload, seconds: int) -> Mapping[str, Any] | None:
     """The parameters of a workload whose load goes on for so long; None if its kind makes no such load."""
-    lengthen = getattr(validate_parameters(spec), "lengthen", None)
-    found: Mapping[str, Any] | None = None if lengthen is None else lengthen(spec.parameters, seconds)
+    parameters = validate_parameters(spec)
+    with blame_package("workloads", spec.kind):
+        lengthen = getattr(parameters, "lengthen", None)
+        found: Mapping[str, Any] | None = None if lengthen is None else lengthen(spec.parameters, seconds)
     return found
 
 
-def collect_ports(parameters: model.Frozen) -> tuple[int, ...]:
+def collect_ports(kind: str, parameters: model.Frozen) -> tuple[int, ...]:
     """The ports on which servers of nearmetal's own listen for a workload with these parameters."""
-    return tuple(getattr(parameters, "own_ports", ()))
+    with blame_package("workloads", kind):
+        return tuple(getattr(parameters, "own_ports", ()))
 
 
 def resolve_workload(spec: model.WorkloadSpec, reader: FileReader | None = None) -> model.ResolvedWorkload:
     """A workload with its files as they are now. BadInput when one cannot be read."""
     parameters = validate_parameters(spec)
-    files: tuple[str, ...] = getattr(parameters, "carried_files", ())
-    workload = _make_workload(spec.kind, parameters)
+    with blame_package("workloads", spec.kind):
+        files: tuple[str, ...] = tuple(getattr(parameters, "carried_files", ()))
+        pinned = _pin_files(spec.parameters, parameters)
+        variant = _tell_variant(parameters)
+    workload = make_workload(spec.kind, parameters)
     return model.ResolvedWorkload(
         name=spec.name,
         kind=spec.kind,
-        parameters=_pin_files(spec.parameters, parameters),
+        parameters=pinned,
         primary=spec.primary or workload.primary,
         responses=dict(workload.responses),
         has_clients=workload.has_clients,
         under=spec.under,
-        services=collect_services(parameters),
+        services=collect_services(spec.kind, parameters),
         files=tuple((reader or FileReader()).read(text, f"workload {spec.name!r}") for text in files),
-        variant=_tell_variant(parameters),
+        variant=variant,
     )
 
 
@@ -242,22 +224,14 @@ def resolve_alone(
     environment: model.EnvironmentSpec, spec: model.MachineSpec, level: str = ""
 ) -> model.ResolvedEnvironment:
     """An environment that is in no study, called as its kind unless it has another name. HostCannot."""
-    plugin = plugins.load("environments", environment.kind)
     try:
-        plugin.Options.model_validate(dict(environment.options), context=AS_WRITTEN)
+        validate_options(environment.kind, environment.options)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = f"environments of kind {environment.kind!r} do not take `{first['loc'][0] if first['loc'] else ''}` so"
         remedy = "docs/environments.md says what each kind takes"
         raise BadInput(what, f"environments.{level or environment.kind}", remedy) from None
-    described = plugin.describe(environment.options, spec)
-    if not isinstance(described, model.Description) or described.family is None:
-        package = plugins.package_of("environments", environment.kind)
-        raise HostCannot(
-            f"environments of kind {environment.kind!r} do not describe of which family their machines are",
-            f"environments.{level}",
-            f"ask whoever made the package {package}: `describe` returns a Description (docs/extending.md)",
-        )
+    described = describe_machines(environment.kind, environment.options, spec)
     return model.ResolvedEnvironment(
         level=level or environment.kind,
         kind=environment.kind,

@@ -15,6 +15,7 @@ from nearmetal.study import factors as words
 from nearmetal.study.checks.places import is_cpus, is_environment, is_host
 from nearmetal.study.factors import KnownNames
 from nearmetal.study.line_numbers import KeyPath
+from nearmetal.study.plugin_answers import check_setting, find_level_problem
 from nearmetal.study.treatment_request import put_level
 
 
@@ -139,8 +140,7 @@ def _is_level(path: KeyPath, name: str, level: object, where: error_messages.Stu
         raise where.make_error(
             path, f"{name} cannot be {error_messages.show_value(level)}", "a level is a number, a text, true or false"
         )
-    problem = plugins.load("treatments", name).problem(level)
-    if problem:
+    if problem := find_level_problem(name, level):
         raise where.make_error(path, f"{name} cannot be {error_messages.show_value(level)}", problem)
 
 
@@ -158,7 +158,7 @@ def check_observer(path: KeyPath, name: str, setting: Any, where: error_messages
     if setting in (None, False):
         return
     try:
-        plugins.load("observers", name)(setting)
+        check_setting(name, setting)
     except (ValueError, TypeError) as error:
         package = plugins.package_of("observers", name)
         who = f"the package {package}" if package else "docs/observers.md"

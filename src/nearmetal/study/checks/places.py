@@ -10,7 +10,7 @@ from nearmetal.model import SAME, Description, EnvironmentSpec, Level, MachineSp
 from nearmetal.spelling import did_you_mean
 from nearmetal.study.error_messages import StudyText, check_each, describe_error, keys_of, show_value
 from nearmetal.study.line_numbers import KeyPath
-from nearmetal.units import AS_WRITTEN
+from nearmetal.study.plugin_answers import describe_machines, validate_options
 
 _MANUAL = "docs/environments.md says what each kind takes"
 
@@ -86,9 +86,10 @@ def describe_kind(kind: str, options: Mapping[str, Any], machine: MachineSpec) -
     HostCannot when the kind cannot be loaded.
     """
     try:
-        return plugins.load("environments", kind).describe(options, machine)
+        validate_options(kind, options)
     except ValidationError:
         return None
+    return describe_machines(kind, options, machine)
 
 
 def is_host(path: KeyPath, level: Level, study: Study, where: StudyText) -> None:
@@ -109,12 +110,9 @@ def is_cpus(path: KeyPath, level: Level | None, where: StudyText) -> None:
 
 
 def _check_options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
-    """What the kind takes, where it says so; one that does not say checks for itself."""
-    model = getattr(plugins.load("environments", spec.kind), "Options", None)
-    if model is None:
-        return
+    """What the kind takes."""
     try:
-        model.model_validate(dict(spec.options), context=AS_WRITTEN)
+        validate_options(spec.kind, spec.options)
     except ValidationError as error:
         # A key that is missing may stand there misspelt.
         first = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
@@ -122,7 +120,7 @@ def _check_options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
         path: KeyPath = ("environments", name, key)
         if first["type"] == "extra_forbidden":
             what = f"unknown key `{key}` in an environment of kind {spec.kind}"
-            known = ["kind", "provision", *keys_of(model)]
+            known = ["kind", "provision", *keys_of(plugins.load("environments", spec.kind).Options)]
             raise where.make_error(path, what, did_you_mean(key, known, "known keys")) from None
         if first["type"] == "missing":
             what = f"the environment {name!r} is of kind {spec.kind}, which takes `{key}`"

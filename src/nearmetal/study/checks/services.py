@@ -11,7 +11,8 @@ from nearmetal.study.error_messages import StudyText, show_value
 from nearmetal.study.factors import is_everywhere
 from nearmetal.study.levels import find_placeholders
 from nearmetal.study.line_numbers import KeyPath
-from nearmetal.study.resolve import collect_services, validate_parameters
+from nearmetal.study.plugin_answers import validate_parameters
+from nearmetal.study.resolve import collect_services
 
 _ASKING = 'server = "{name}" in a workload of kind http, or services = ["{name}"] in one of kind command'
 
@@ -24,7 +25,7 @@ def check_services(study: Study, where: StudyText) -> None:
     for index, workload in enumerate(study.workloads):
         for _, filled in iterate_filled(workload, study):
             parameters = validate_parameters(filled)
-            names = collect_services(parameters)
+            names = collect_services(filled.kind, parameters)
             key = "server" if getattr(parameters, "server", None) else "services"
             _check_asked(names, ("workloads", index, key), study, where)
             asked.update(names)

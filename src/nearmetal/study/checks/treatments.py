@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 
-from nearmetal import cpu_lists, plugins
+from nearmetal import cpu_lists
 from nearmetal.errors import BadInput
 from nearmetal.model import PRETENDED, VIRTUAL_HARDWARE, Assignment, Description, MachineSpec, Study, is_per_namespace
 from nearmetal.study import factors as words
 from nearmetal.study.error_messages import StudyText, show_value
 from nearmetal.study.line_numbers import KeyPath
+from nearmetal.study.plugin_answers import shape_machine
 from nearmetal.study.resolve import Resolver, installed_names, resolve_environment
 from nearmetal.study.treatment_request import TreatmentRequest, find_targets
 
@@ -158,7 +159,7 @@ def check_shapes(study: Study, where: StudyText) -> None:
         machine = asked.machine
         for name, level in asked.treatments.items():
             try:
-                machine = plugins.load("treatments", name).shape(machine, level)
+                machine = shape_machine(name, machine, level)
             except BadInput as error:
                 table, _, key = error.where.partition(".")
                 at = (table, key) if key else ("treatment", name)

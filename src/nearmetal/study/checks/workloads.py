@@ -1,7 +1,7 @@
 """Workloads and their parameters, for every combination of levels that is written into them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import product, starmap
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -15,7 +15,8 @@ from nearmetal.study.error_messages import StudyText, check_each, describe_error
 from nearmetal.study.key_suggestions import find_workload_hint
 from nearmetal.study.levels import fill_placeholders, find_placeholders, format_assignment
 from nearmetal.study.line_numbers import KeyPath
-from nearmetal.study.resolve import build_workload, collect_ports, collect_services, lengthen_load, validate_parameters
+from nearmetal.study.plugin_answers import validate_parameters
+from nearmetal.study.resolve import build_workload, collect_ports, collect_services, lengthen_load
 
 _MANUAL = "docs/workloads.md says what each kind takes"
 
@@ -70,8 +71,8 @@ def _check_pair(
     if lengthen_load(load, 1) is None:
         what = f"{load.name!r}{with_levels} makes no load that goes on for as long as is wanted"
         raise where.make_error(path, what, "name one of kind iperf3 or httperf, or http that is no ramp")
-    parameters = [validate_parameters(one) for one in (measured, load)]
-    own, services = map(collect_ports, parameters), map(collect_services, parameters)
+    parameters = [(one.kind, validate_parameters(one)) for one in (measured, load)]
+    own, services = starmap(collect_ports, parameters), starmap(collect_services, parameters)
     of_services = [{study.services[name].port for name in some if name in study.services} for some in services]
     (one, other), (its, others) = map(set, own), of_services
     if both := sorted(one & other or one & others or its & other, key=str):
