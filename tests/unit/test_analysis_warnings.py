@@ -45,6 +45,19 @@ def test_client_and_server_on_the_same_cpus(cpus: tuple[str, str], warned: bool)
     assert ("cpus-shared" in codes(only(run(of, records)))) == warned
 
 
+@pytest.mark.parametrize(("under", "warned"), [(None, False), ("load", True)])
+def test_a_workload_without_clients_shares_its_cpus_with_none(under: str | None, warned: bool) -> None:
+    """Unless it is measured under the load of one that has some."""
+    of = manifest()
+    (workload,) = of.plan.resolved[0].workloads
+    own = workload.model_copy(update={"has_clients": False, "under": under})
+    workloads = (own, workload.model_copy(update={"name": "load"}))
+    resolved = tuple(one.model_copy(update={"workloads": workloads}) for one in of.plan.resolved)
+    alone = of.model_copy(update={"plan": of.plan.model_copy(update={"resolved": resolved})})
+    records = [record(arm, block, {"throughput": ratio(1.0)}, cpus=("", "")) for block in range(8) for arm in PAIR]
+    assert ("cpus-shared" in codes(only(run(alone, records)))) == warned
+
+
 def test_warnings_of_trials_are_summed_up_for_their_contrast() -> None:
     of = manifest()
     records = [

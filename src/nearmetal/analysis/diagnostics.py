@@ -314,11 +314,14 @@ def sharing_cpus(records: Iterable[TrialRecord], plan: Plan) -> frozenset[str]:
     }
     if not on_one_host:
         return frozenset()
+    workloads = {one.name: one for of in plan.resolved for one in of.workloads}
+    loading = {name for name, one in workloads.items() if one.has_clients}
+    loading |= {name for name, one in workloads.items() if one.under in loading}
     known: dict[Places, bool] = {}  # ten thousand trials stand in a few places
     found: list[str] = []
     for record in records:
         hosts = on_one_host.get(key_of(record.trial.treatment))
-        if hosts is None:
+        if hosts is None or record.trial.workload not in loading:
             continue
         # Records of version 1 name no hosts.
         places = tuple(
