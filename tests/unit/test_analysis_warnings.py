@@ -159,6 +159,26 @@ def test_a_treatment_that_was_withdrawn_takes_no_blocks_from_others_place_effect
     assert "position" in codes(podman)
 
 
+@pytest.mark.parametrize(("title", "told"), [("piped bytes", "piped bytes"), ("", "my throughput")])
+def test_a_warning_calls_a_response_as_its_workload_does(title: str, told: str) -> None:
+    """Or else by its name, in words."""
+    of = manifest(("host", "docker"), blocks=40)
+    (workload,) = of.plan.resolved[0].workloads
+    kind = workload.responses["throughput"].model_copy(update={"title": title})
+    titled = workload.model_copy(update={"primary": "my_throughput", "responses": {"my_throughput": kind}})
+    resolved = tuple(one.model_copy(update={"workloads": (titled,)}) for one in of.plan.resolved)
+    primaries = {"web": "my_throughput"}
+    plan = of.plan.model_copy(update={"resolved": resolved, "primaries": primaries})
+    records = [
+        record(arm, block, {"my_throughput": ratio(100 - 5 * place + wobble(block + 3 * place, 2))}, position=place)
+        for block in range(40)
+        for place, arm in enumerate(("host", "docker") if block % 3 else ("docker", "host"))
+    ]
+    contrast = only(analyse(of.model_copy(update={"plan": plan}), records, [], primaries))
+    (warned,) = (one.text for one in contrast.warnings if one.code == "position")
+    assert warned.startswith(f"{told} depends on the place")
+
+
 def test_a_place_effect_is_found_by_the_blocks_that_tell_most() -> None:
     """An effect that only blocks without docker can tell, of which there are more than with it."""
     records = [

@@ -24,6 +24,7 @@ from nearmetal.report.blocks import Badge, Table
 from nearmetal.report.report_input import ReportInput
 from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections.calibration import plugin as section
+from nearmetal.report.words import Labels
 from nearmetal.store import calibrations
 from nearmetal.store.calibration import Calibration, Noise, Sensitivity
 from nearmetal.store.folder import RunFolder
@@ -458,7 +459,7 @@ def test_a_plan_sees_what_its_blocks_and_level_find() -> None:
     alone = next(one.finds for one in found.noise if one.response == "events")
     assert primes.finds.smallest > next(one.smallest for one in alone if one.blocks == 12)
     for margin, within in ((0.01, ""), (0.05, "; within the margin of 5.0 % it counts as equivalent")):
-        sentence = power_description.write_sentence(primes, margin)
+        sentence = power_description.write_sentence(primes, margin, Labels(()))
         assert re.fullmatch(
             r"primes: by the calibration of 1 Mar 2025 \(mock\), 12 blocks find a difference of 1\.\d % in events "
             rf"in 80 % of studies{within}. So few boots show the noise only roughly: it may take a difference of "

@@ -52,7 +52,8 @@ def codes(plan: Plan, kept: Sequence[TrialRecord], design: Any) -> list[list[str
     arms = arms_of_study(kept, design)
     effects = CarryoverEffects(arms)
     found = matched_contrasts(plan, arms, plan.primaries, 0.05, 0.02)
-    return [[one.code for one in effects.about(matched.contrast)] for matched in found if matched.contrast.primary]
+    primary = [matched.contrast for matched in found if matched.contrast.primary]
+    return [[one.code for one in effects.about(contrast, "throughput")] for contrast in primary]
 
 
 @pytest.mark.parametrize("text", [STUDY, SECOND, SECOND.replace("share_boot = false", "share_boot = true")])

@@ -21,12 +21,13 @@ from nearmetal.analysis.sensitivity import (
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.verdict_rules import count_disagreeing, count_spare, warn_of_no_slack
 from nearmetal.errors import BadInput
-from nearmetal.model import Plan, Scale, Study
+from nearmetal.model import Plan, ResponseKind, Scale, Study
 from nearmetal.planning import noise_evidence, power_description
 from nearmetal.planning import plan as planning
 from nearmetal.report.block_count import about_sizing
 from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections import method
+from nearmetal.report.words import Labels
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import PairedNoise, Pilot, find_pilot, keep_pilot
 from nearmetal.study.measurement_digest import digest_measurement
@@ -151,9 +152,10 @@ def test_a_difference_in_a_unit_is_a_share_of_what_is_typical() -> None:
     assert web.blocks_wanted is not None and ratio.blocks_wanted is not None
     assert web.blocks_wanted == pytest.approx(ratio.blocks_wanted, abs=1)
     assert web.finds.smallest == pytest.approx(1000 * ratio.finds.smallest, rel=0.05)
-    assert "in throughput" in power_description.write_sentence(web, 0.02) and "/s" in power_description.write_sentence(
-        web, 0.02
-    )
+    told = power_description.write_sentence(web, 0.02, Labels.of_plan(planned(of)))
+    assert "in throughput" in told and "/s" in told
+    titled = Labels((), {("web", "throughput"): ResponseKind(unit="1/s", better="higher", title="piped bytes")})
+    assert "in piped bytes" in power_description.write_sentence(web, 0.02, titled)
 
 
 def test_auto_without_any_noise_is_refused_with_what_to_do() -> None:
@@ -281,9 +283,9 @@ def test_one_sentence_tells_the_comparison_that_sees_the_least_of_a_workload_and
     web, primes = seen
     finds = web.finds.model_copy(update={"smallest": 2 * web.finds.smallest})
     worse = web.model_copy(update={"finds": finds})
-    told = list(power_description.write_sentences([web, worse, primes], study().design))
+    told = list(power_description.write_sentences([web, worse, primes], study().design, Labels.of_plan(plan)))
     assert [line.split(":")[0] for line in told] == ["web", "primes"]
-    assert told[0] == power_description.write_sentence(worse, study().design.margin, 2)
+    assert told[0] == power_description.write_sentence(worse, study().design.margin, Labels.of_plan(plan), 2)
     assert "2 comparisons" in told[0] and "comparisons" not in told[1]
 
 

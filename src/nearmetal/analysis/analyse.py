@@ -92,7 +92,7 @@ def analyse(
     planned = blocks_planned(manifest.plan.blocks, told)
     to_run = blocks_to_run(manifest.plan.blocks, told)
     crowded = sharing_cpus(kept, manifest.plan)
-    contrasts = diagnose(matched, arms, crowded, disks_of(manifest), Faults(kept), planned, manifest.plan.looks)
+    contrasts = diagnose(matched, arms, crowded, disks_of(manifest), Faults(kept), planned, manifest.plan)
     withdrawn = find_withdrawn(kept, told)
     contrasts = tuple(hold_back(one, withdrawn) for one in contrasts)
     contrasts = name_confounders(contrasts, manifest)

@@ -43,8 +43,8 @@ class CarryoverEffects:
         self._before = self._find_predecessors(arms)
         self._known: dict[tuple[str, str], float] = {}
 
-    def about(self, contrast: Contrast) -> tuple[Warned, ...]:
-        """A warning where a primary contrast's response depends on which treatment ran before."""
+    def about(self, contrast: Contrast, title: str) -> tuple[Warned, ...]:
+        """A warning if a primary contrast's response depends on which treatment ran before; people call it `title`."""
         if not contrast.primary:
             return ()
         at = contrast.workload, contrast.response
@@ -52,7 +52,7 @@ class CarryoverEffects:
             self._known[at] = self._find_p(*at, contrast.scale)
         if self._known[at] > ALARM:
             return ()
-        text = f"{contrast.response} depends on which treatment ran before in the block: something is carried over"
+        text = f"{title} depends on which treatment ran before in the block: something is carried over"
         return (Warned(code="predecessor", text=text),)
 
     def _find_predecessors(self, arms: Arms) -> Mapping[tuple[Key, str], Mapping[_Attempt, int]]:

@@ -19,7 +19,7 @@ from nearmetal.analysis.responses import Arm, Arms, Replicate, first_attempts, k
 from nearmetal.analysis.results import Contrast
 from nearmetal.analysis.student_t import student_p
 from nearmetal.analysis.warning_groups import group_warnings
-from nearmetal.model import Assignment, Look, Plan, Provision, TrialRecord, TrialStatus, Warned
+from nearmetal.model import Assignment, Plan, Provision, TrialRecord, TrialStatus, Warned
 from nearmetal.store import version_1
 from nearmetal.study.levels import format_assignment
 
@@ -42,13 +42,15 @@ def diagnose(
     disks: Disks,
     faults: Faults,
     planned: int,
-    looks: Sequence[Look] = (),
+    plan: Plan,
 ) -> tuple[Contrast, ...]:
     """The contrasts with all their warnings.
 
     `crowded` are the ids of trials whose clients share CPUs (see `sharing_cpus`), `planned` is the number of blocks
-    that were planned; at a look of a sequential design, those before it.
+    that were planned; at a look of a sequential design, those before it. `plan` has the looks, and what responses are
+    called.
     """
+    looks, titles = plan.looks, _find_titles(plan)
     positions, predecessors = _PositionEffects(arms), CarryoverEffects(arms)
     shared: dict[int, tuple[Warned, ...]] = {}  # contrasts of one pair of arms share their trials
     contrasts = []
@@ -58,16 +60,24 @@ def diagnose(
             shared[id(one.pairs)] = about_trials(
                 one.pairs, crowded, min(looks[look - 1].blocks, planned) if look else planned
             )
+        response = one.contrast.response
+        title = titles.get((one.contrast.workload, response)) or response.replace("_", " ")
         warnings = (
             *faults.about(one.contrast),
-            *about_series(one.differences, one.contrast.primary, one.contrast.response),
-            *positions.about(one.contrast),
-            *predecessors.about(one.contrast),
+            *about_series(one.differences, one.contrast.primary, title),
+            *positions.about(one.contrast, title),
+            *predecessors.about(one.contrast, title),
             *disks.about(one.contrast),
             *shared[id(one.pairs)],
         )
         contrasts.append(one.contrast.with_warnings(*warnings))
     return tuple(contrasts)
+
+
+def _find_titles(plan: Plan) -> Mapping[tuple[str, str], str]:
+    """What people call the responses of workloads; empty if the workload says nothing."""
+    workloads = {id(workload): workload for one in plan.resolved for workload in one.workloads}
+    return {(one.name, name): kind.title for one in workloads.values() for name, kind in one.responses.items()}
 
 
 def about_series(differences: NDArray[np.float64], primary: bool, response: str = "the response") -> tuple[Warned, ...]:
@@ -139,13 +149,14 @@ class _PositionEffects:
         self._positions: dict[str, NDArray[np.float64]] = {}
         """Of those of `_whole`."""
 
-    def about(self, contrast: Contrast) -> tuple[Warned, ...]:
+    def about(self, contrast: Contrast, title: str) -> tuple[Warned, ...]:
+        """`title` is what people call the contrast's response."""
         key = contrast.workload, contrast.response
         if key not in self._known:
             self._known[key] = self._p(*key)
         if self._known[key] > (ALARM_PRIMARY if contrast.primary else ALARM_EXPLORATORY):
             return ()
-        text = f"{contrast.response} depends on the place of a trial within its block, whatever the treatment"
+        text = f"{title} depends on the place of a trial within its block, whatever the treatment"
         return (Warned(code="position", text=text),)
 
     def _p(self, workload: str, response: str) -> float:

@@ -17,7 +17,7 @@ from nearmetal.planning import noise_evidence, power_description
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.planning.touched_files import TouchedFile, list_touched
-from nearmetal.report import figures
+from nearmetal.report import figures, words
 from nearmetal.report.block_count import about_sizing
 from nearmetal.run import session
 from nearmetal.run.estimate import estimate_plan, most_captured
@@ -178,9 +178,10 @@ def _print_plan(study: Study, plan: Plan, outlook: Outlook, console: Console) ->
         if len(factor.levels) > 1 and name not in named:
             levels = figures.format_count(len(factor.levels), "level")
             console.print(f"`reference` does not name {name}: its {levels} are not compared with each other")
+    labels = words.Labels.of_plan(plan)
     for contrast in plan.contrasts:
         treatment, reference = map(format_assignment, (contrast.treatment, contrast.reference))
-        headline = f", {contrast.response}" if contrast.response else ""
+        headline = f", {labels.name_response(contrast.workload, contrast.response)}" if contrast.response else ""
         compared = f"{contrast.workload}{headline}: {treatment} against {reference}"
         console.print(Padding(compared, (0, 0, 0, 2), expand=False))
     if plan.contrasts:
@@ -225,7 +226,7 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
         console.print(Text(f"! {warning.code}: {warning.text}", style="yellow"))
     if outlook.sizing is not None:
         console.print(about_sizing(outlook.sizing, study.design))
-    for sentence in power_description.write_sentences(outlook.seen, study.design):
+    for sentence in power_description.write_sentences(outlook.seen, study.design, words.Labels.of_plan(plan)):
         console.print(Padding(sentence, (0, 0, 0, 2), expand=False))
     told = (
         None if outlook.sizing else power_description.about_aim(outlook.seen, study.design),

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from nearmetal.store.pilot import Pilot
 
 
-def write_sentences(found: "Sequence[Sensitivity]", design: DesignSpec) -> Iterator[str]:
+def write_sentences(found: "Sequence[Sensitivity]", design: DesignSpec, labels: words.Labels) -> Iterator[str]:
     """One for each workload, response and source: of the comparison that sees the least."""
     groups: dict[tuple[str, str, str, object], list[Sensitivity]] = {}
     for one in found:
         apart = one.environments if one.source == "calibration" else one.made
         groups.setdefault((one.workload, one.response, one.source, apart), []).append(one)
     for group in groups.values():
-        yield write_sentence(max(group, key=lambda one: one.finds.smallest), design.margin, len(group))
+        yield write_sentence(max(group, key=lambda one: one.finds.smallest), design.margin, labels, len(group))
 
 
-def write_sentence(one: "Sensitivity", margin: float, comparisons: int = 1) -> str:
+def write_sentence(one: "Sensitivity", margin: float, labels: words.Labels, comparisons: int = 1) -> str:
     """ "web: by the calibration of 23 Nov 2026 (host), 8 blocks find a difference of 4 % …".
 
     `margin` is the study's, a share: what lies within it counts as equivalent, told from none or not.
@@ -35,11 +35,12 @@ def write_sentence(one: "Sensitivity", margin: float, comparisons: int = 1) -> s
     upto = f" to {shown(finds.high)}" if finds.high is not None else " or more"
     is_within = one.scale == "ratio" and finds.smallest < margin
     within = f"; within the margin of {format_share(margin)} it counts as equivalent" if is_within else ""
+    title = labels.name_response(one.workload, one.response)
     least = f" (in that of {comparisons} comparisons which varies most)" if comparisons > 1 else ""
     return (
         f"{words.name_workload(one.workload)}: by {describe_source(one)}, "
         f"{figures.format_count(finds.blocks, 'block')} find a difference of {shown(finds.smallest)} in "
-        f"{words.name_response(one.response)} in {show_share(one.power)} of studies{least}{within}. So few boots show "
+        f"{title} in {show_share(one.power)} of studies{least}{within}. So few boots show "
         f"the noise only roughly: it may take a difference of {shown(finds.low)}{upto}"
     )
 
