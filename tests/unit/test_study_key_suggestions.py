@@ -40,6 +40,50 @@ def test_what_is_tried_first_is_answered(old: str, new: str, what: str, remedy: 
     assert what in refused.value.what and remedy in refused.value.remedy
 
 
+TOP = ['question = "x?"', 'reference = { environment = "host" }', 'link = { rate = "1Mbit/s" }']
+
+
+@pytest.mark.parametrize("line", TOP)
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        ("design", "unknown key `design.{}`"),
+        ("design.blocks", "unknown key `design.blocks.{}`"),
+        ("machine", "unknown key `machine.{}`"),
+        ("clients", "unknown key `clients.{}`"),
+        ("observe", "there is no observer '{}'"),
+        ("factors", "`{}` has no levels, and cannot be a factor"),
+        ("factors.workers", "unknown key `factors.workers.{}`"),
+        ("environments.other", "unknown key `{}` in an environment of kind mock"),
+        ("[workloads]", "unknown key `{}` in a workload of kind ping"),
+    ],
+)
+def test_a_key_of_the_top_below_a_table_is_told_where_it_stands(table: str, what: str, line: str) -> None:
+    key = line.split()[0]
+    before = {
+        "design.blocks": "min = 6\nmax = 12\n",
+        "factors": 'environment = ["mock"]\n',
+        "factors.workers": "levels = [1]\n",
+        "environments.other": 'kind = "mock"\n',
+        "[workloads]": 'name = "p"\nkind = "ping"\n',
+    }
+    text = 'name = "s"\n'
+    if table != "factors":
+        text += '[factors]\nenvironment = ["mock"]\n'
+    if table != "[workloads]":
+        text += '[[workloads]]\nname = "p"\nkind = "ping"\n'
+    with pytest.raises(BadInput) as refused:
+        read(f"{text}[{table}]\n{before.get(table, '')}{line}\n", "mine.toml")
+    assert what.format(key) == refused.value.what
+    assert refused.value.remedy == f"`{key}` stands at the top of the file, above the first [table]"
+
+
+def test_a_key_of_the_top_that_is_set_in_a_table_is_told_how_to_set_it() -> None:
+    with pytest.raises(BadInput) as refused:
+        read(STUDY, "mine.toml", ["design.question=x"])
+    assert refused.value.remedy == "`question` is a key of its own: --set question=…"
+
+
 def test_a_factor_that_fills_a_placeholder_and_is_called_as_a_key_is_told_of_both() -> None:
     text = STUDY.replace("[factors]", "[factors]\nrate = [100, 200]", 1).replace("workers  = 4", 'rate = "{rate}"', 1)
     with pytest.raises(BadInput) as refused:

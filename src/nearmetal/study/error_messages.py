@@ -230,6 +230,9 @@ _UNKNOWN = "extra_forbidden"
 
 def _explain_mistake(path: KeyPath, first: ErrorDetails, raw: Mapping[str, Any], where: StudyText) -> BadInput:
     name = join_path(path)
+    is_no_factor = path[0] == "factors" and len(path) > 1 and not _has_levels(raw["factors"][path[1]])
+    if is_no_factor and (hint := find_top_place(path[:2], where)):
+        return where.make_error(path[:2], f"`{path[1]}` has no levels, and cannot be a factor", hint)
     if first["type"] == _UNKNOWN:
         keys = keys_of(_model_of(path))
         if len(path) == 1:
@@ -237,11 +240,28 @@ def _explain_mistake(path: KeyPath, first: ErrorDetails, raw: Mapping[str, Any],
             is_set = path in where.overrides
             hint = find_top_hint(name, first["input"], raw, is_set) or _find_table_hint(name, where)
         else:
-            hint = None
+            hint = find_top_place(path, where)
         return where.make_error(path, f"unknown key `{name}`", hint or did_you_mean(str(path[-1]), keys, "known keys"))
     if first["type"] == "missing":
         return where.make_error(path, f"`{name}` is missing", f"add it: {_make_example(path)}")
     return _of_key(path, first, where) or where.make_error(path, *describe_error(f"`{name}`", first))
+
+
+def _has_levels(factor: object) -> bool:
+    return isinstance(factor, Mapping) and isinstance(factor.get("levels"), list)
+
+
+def find_top_place(path: KeyPath, where: StudyText) -> str | None:
+    """Where a key belongs that a table does not know and that is one of the top; None of any other.
+
+    A table takes in all that is written below its head.
+    """
+    key = path[-1]
+    if key not in Study.model_fields:
+        return None
+    if any(path[:length] in where.overrides for length in range(1, len(path) + 1)):
+        return f"`{key}` is a key of its own: --set {key}=…"
+    return f"`{key}` stands at the top of the file, above the first [table]"
 
 
 def _find_table_hint(key: str, where: StudyText) -> str | None:

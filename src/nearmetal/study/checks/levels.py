@@ -55,7 +55,11 @@ def list_unknown_settings(machine: Iterable[str], where: error_messages.StudyTex
     """What is wrong with the keys of [machine], of which those that are no keys of its own are treatments."""
     keys = [*MachineSpec.model_fields, *plugins.list_names("treatments")]
     return [
-        where.make_error(("machine", name), f"unknown key `machine.{name}`", did_you_mean(name, keys, "known keys"))
+        where.make_error(
+            ("machine", name),
+            f"unknown key `machine.{name}`",
+            error_messages.find_top_place(("machine", name), where) or did_you_mean(name, keys, "known keys"),
+        )
         for name in islice((name for name in machine if name not in keys), error_messages.MANY_MISTAKES)
     ]
 
@@ -154,7 +158,8 @@ def check_observer(path: KeyPath, name: str, setting: Any, where: error_messages
     known = plugins.list_names("observers")
     if name not in known:
         what = f"there is no observer {error_messages.show_value(name)}"
-        raise where.make_error(path, what, did_you_mean(name, known, "observers"))
+        hint = error_messages.find_top_place(path, where)
+        raise where.make_error(path, what, hint or did_you_mean(name, known, "observers"))
     if setting in (None, False):
         return
     try:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from nearmetal import cpu_lists, plugins
 from nearmetal.model import SAME, Description, EnvironmentSpec, Level, MachineSpec, Provision, Study
 from nearmetal.spelling import did_you_mean
-from nearmetal.study.error_messages import StudyText, check_each, describe_error, keys_of, show_value
+from nearmetal.study.error_messages import StudyText, check_each, describe_error, find_top_place, keys_of, show_value
 from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.plugin_answers import describe_machines, validate_options
 
@@ -121,7 +121,8 @@ def _check_options(name: str, spec: EnvironmentSpec, where: StudyText) -> None:
         if first["type"] == "extra_forbidden":
             what = f"unknown key `{key}` in an environment of kind {spec.kind}"
             known = ["kind", "provision", *keys_of(plugins.load("environments", spec.kind).Options)]
-            raise where.make_error(path, what, did_you_mean(key, known, "known keys")) from None
+            hint = find_top_place(path, where) or did_you_mean(key, known, "known keys")
+            raise where.make_error(path, what, hint) from None
         if first["type"] == "missing":
             what = f"the environment {name!r} is of kind {spec.kind}, which takes `{key}`"
             raise where.make_error(path, what, _MANUAL) from None

@@ -11,7 +11,15 @@ from nearmetal.errors import BadInput
 from nearmetal.model import COSTS, OF_THE_BOOT, Identity, Level, Study, Workload, WorkloadSpec, identify_assignment
 from nearmetal.spelling import did_you_mean
 from nearmetal.study import factors as words
-from nearmetal.study.error_messages import StudyText, check_each, describe_error, join_mistakes, keys_of, show_value
+from nearmetal.study.error_messages import (
+    StudyText,
+    check_each,
+    describe_error,
+    find_top_place,
+    join_mistakes,
+    keys_of,
+    show_value,
+)
 from nearmetal.study.key_suggestions import find_workload_hint
 from nearmetal.study.levels import fill_placeholders, find_placeholders, format_assignment
 from nearmetal.study.line_numbers import KeyPath
@@ -133,10 +141,10 @@ def _check_parameters(index: int, spec: WorkloadSpec, levels: dict[str, Level], 
 
     def refuse_key(key: str) -> None:
         what = f"unknown key `{key}` in a workload of kind {spec.kind}"
-        remedy = find_workload_hint(spec.kind, key) or did_you_mean(
-            key, ["name", "kind", "primary", "headlines", *known], "known keys"
-        )
-        raise where.make_error(("workloads", index, key), what, remedy)
+        path: KeyPath = ("workloads", index, key)
+        hint = find_workload_hint(spec.kind, key) or find_top_place(path, where)
+        known_keys = ["name", "kind", "primary", "headlines", *known]
+        raise where.make_error(path, what, hint or did_you_mean(key, known_keys, "known keys"))
 
     check_each(refuse_key, (key for key in spec.parameters if key not in known))
     try:
