@@ -175,6 +175,13 @@ def test_free_space_is_told_in_either_case() -> None:
     assert "free below" in doctor._space().detail
 
 
+def test_a_folder_that_cannot_be_made_is_told_instead_of_its_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEARMETAL_HOME", "/proc/x")
+    found = doctor._space()
+    assert (found.ok, found.detail) == (False, "/proc/x/cache cannot be made: No such file or directory")
+    assert found.remedy.startswith("NEARMETAL_HOME is /proc/x, which is no folder, and none can be made there")
+
+
 @pytest.mark.parametrize(
     ("virtual", "named"),
     [

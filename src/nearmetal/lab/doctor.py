@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -174,6 +175,14 @@ async def _namespaces(site: Site) -> Finding:
 def _space() -> Finding:
     cache = Paths.default().cache
     there = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=there):
+            pass
+    except OSError as error:
+        why = error.strerror or str(error)
+        missing = OSError(error.errno, why, str(cache))  # what is to be there, by which the remedy is found
+        remedy = system_errors.find_remedy(missing, otherwise="name a place that can be written to")
+        return Finding(what="disk space", ok=False, detail=f"{cache} cannot be made: {why}", remedy=remedy)
     free = shutil.disk_usage(there).free
     detail, remedy = f"{show_size(free)} free below {there}", f"free {show_size(DISK_NEEDED)}"
     return Finding(what="disk space", ok=free >= DISK_NEEDED, detail=detail, remedy=remedy)
