@@ -64,7 +64,7 @@ def test_a_machine_is_up_until_down() -> None:
     assert (ended.returncode, json.loads(ended.stdout)) == (0, {"schema": "down.v1", "name": "one", "left": []})
     assert listed() == []
     assert not list(Paths.default().state.glob("ledgers/*"))
-    assert "no machine 'one' is up" in refused(2, "down", "one")
+    assert "no machine 'one' is up\n  remedy: nothing is up" in refused(2, "down", "one")
 
 
 def test_a_run_says_beforehand_who_is_up_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

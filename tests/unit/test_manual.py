@@ -49,7 +49,9 @@ def test_several_words_are_explained_one_after_another() -> None:
     told = called("explain", "different,", "worse").stdout
     assert re.findall(r"^(\S.*)  \(", told, re.MULTILINE) == ["different", "better, worse"]
     assert called("explain", "different, worse").stdout == told
-    assert called("explain", "margin", "qwertz").returncode == 2
+    ended = called("explain", "margin", "qwertz")
+    assert ended.returncode == 2 and "the manual has no 'qwertz'" in ended.stderr
+    assert "the manual has no 'asdf qwertz'" in called("explain", "asdf", "qwertz").stderr
 
 
 def test_words_that_the_product_prints_are_entries() -> None:

@@ -30,24 +30,30 @@ def explain(word: tuple[str, ...]) -> None:
 
     entries = read_entries()
     asked = " ".join(word)
-    found = find_entries(entries, asked) or _find_each(entries, asked)
+    found, unknown = find_entries(entries, asked), asked
+    if not found:
+        found, unknown = _find_each(entries, asked)
     if not found:
         if not entries:
             raise BadInput("the manual is not there", "explain", "read docs/ of nearmetal's source")
         known = (name for one in entries for name in one.words)
-        raise BadInput(f"the manual has no {asked[:_SHOWN]!r}", "explain", _suggest_words(asked, known))
+        raise BadInput(f"the manual has no {unknown[:_SHOWN]!r}", "explain", _suggest_words(unknown, known))
     for place, one in enumerate(found):
         lines = [f"{', '.join(one.words)}  ({one.heading}: docs/{one.page})"]
         lines += [f"  {f'{column}: ' if column else ''}{cell}" for column, cell in one.about]
         click.echo(("\n" if place else "") + strip_controls(folded_for_stdout("\n".join(lines))))
 
 
-def _find_each(entries: Sequence["ManualEntry"], asked: str) -> list["ManualEntry"]:
-    """Of several words, as a verdict ("different, worse") or a list of warnings is printed. Empty if one is unknown."""
+def _find_each(entries: Sequence["ManualEntry"], asked: str) -> tuple[list["ManualEntry"], str]:
+    """Of several words, as a verdict ("different, worse") or a list of warnings is printed; and what is unknown of
+    them, for which the list is empty."""
     from nearmetal.console.manual import find_entries
 
-    found = [find_entries(entries, part) for part in asked.replace(",", " ").split()]
-    return list(dict.fromkeys(one for part in found for one in part)) if all(found) else []
+    found = {part: find_entries(entries, part) for part in asked.replace(",", " ").split()}
+    if all(found.values()):
+        return list(dict.fromkeys(one for part in found.values() for one in part)), ""
+    unknown = [part for part, entry in found.items() if not entry]
+    return [], asked if len(unknown) == len(found) else " ".join(unknown)
 
 
 def _suggest_words(asked: str, known: Iterable[str]) -> str:

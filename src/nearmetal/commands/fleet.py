@@ -14,11 +14,12 @@ def worker(scheduler: str, name: str | None) -> int:
 
     It runs blocks that `nearmetal run --scheduler` gives to the Dask scheduler at this address, one at a time.
     """
-    from nearmetal.fleet.cluster import parse_scheduler
+    from nearmetal.fleet.cluster import is_address
     from nearmetal.fleet.worker import run_worker
 
-    if parse_scheduler(scheduler) is not None:
-        raise BadInput("a worker stands at an address", "nearmetal worker", "name that of `dask scheduler`")
+    if not is_address(scheduler):
+        remedy = "name that of a `dask scheduler` that runs: nearmetal worker tcp://HOST:8786"
+        raise BadInput(f"{scheduler!r} is no address of a scheduler", "worker", remedy)
     return run_worker(scheduler, name, lambda text: click.echo(strip_controls(text)))
 
 

@@ -13,6 +13,10 @@ _SHOWN = 200
 """Characters of what was typed that are told again."""
 
 
+_FEW = 3
+"""So many values are listed, rather than one guessed."""
+
+
 def is_help(error: click.ClickException) -> bool:
     """Whether nothing was asked for, for which a group of commands shows its help."""
     return type(error).__name__ == "NoArgsIsHelpError"  # older versions of the library show it themselves
@@ -56,9 +60,8 @@ def _refuse_value(error: click.BadParameter, where: str, command: str) -> BadInp
     given = _shorten_text(re.split(r" is not | cannot ", error.message)[0])
     if isinstance(kind, click.Choice):
         choices = [str(choice) for choice in kind.choices]
-        return BadInput(
-            f"{given} is none of its values", where, did_you_mean(given.strip("'"), choices, "choose one of")
-        )
+        word = given.strip("'") if len(choices) > _FEW else ""
+        return BadInput(f"{given} is none of its values", where, did_you_mean(word, choices, "choose one of"))
     if number := _describe_number(kind):
         return BadInput(f"{given} is not {number}", where, f"write {number}; {help_}")
     if isinstance(kind, click.Path):

@@ -50,9 +50,13 @@ def parse_scheduler(text: str) -> int | None:
     """Of how many sites here it is; None for an address. BadInput."""
     if found := _LOCAL.fullmatch(text):
         return int(found[1])
-    if _ADDRESS.fullmatch(text):
+    if is_address(text):
         return None
     raise BadInput(f"{text!r} is no scheduler", "--scheduler", "write local:4 for four sites here, or tcp://HOST:8786")
+
+
+def is_address(text: str) -> bool:
+    return _ADDRESS.fullmatch(text) is not None
 
 
 class Fleet:
@@ -346,4 +350,4 @@ async def _start_workers(address: str, count: int, security: "Security") -> Asyn
                 await worker.wait()
 
 
-__all__ = ["Fleet", "SiteLost", "open_fleet", "parse_scheduler", "reach_scheduler", "refuse_other_dask"]
+__all__ = ["Fleet", "SiteLost", "is_address", "open_fleet", "parse_scheduler", "reach_scheduler", "refuse_other_dask"]

@@ -100,7 +100,7 @@ def find(name: str) -> KeptMachine:
     known = {machine.name: machine for machine in everything()}
     if name in known:
         return known[name]
-    remedy = f"choose one of: {', '.join(known)}" if known else "make one: nearmetal up host, docker or qemu"
+    remedy = f"choose one of those that are up: {', '.join(known)}" if known else "nothing is up"
     raise BadInput(f"no machine {name!r} is up", remedy=remedy)
 
 
