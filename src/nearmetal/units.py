@@ -38,6 +38,8 @@ def _parse(text: object, units: Mapping[str, int | str], what: str, example: str
     """Decimal, so that 7 % is 0.07 and not 0.07000000000000001."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} has no unit; write {what} like {example!r}")
+    if text.lstrip().startswith("-") and _QUANTITY.fullmatch(text.lstrip()[1:]):
+        raise ValueError(f"{text!r} must not be negative; write {what} like {example!r}")
     match = _QUANTITY.fullmatch(text)
     if match is None or match[2] not in units:
         raise ValueError(f"{text!r} is not {what}; write it like {example!r} (units: {', '.join(units)})")

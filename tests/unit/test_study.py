@@ -60,7 +60,7 @@ BAD: list[tuple[str, str, str, str]] = [
     ("blocks = 6", "blocks = nan", "blocks", "write a finite number"),
     ("vcpus = 2", 'vcpus = 1\nisolation = "kernel"', "vcpus", "of one CPU none can be kept free, as 'kernel' wants it"),
     ("alpha = 0.05", 'alpha = "5%"', "alpha", "cannot be '5%'"),
-    ('margin = "2%"', 'margin = "-1%"', "margin", "'-1%' is not a percentage"),
+    ('margin = "2%"', 'margin = "-1%"', "margin", "'-1%' must not be negative"),
     ('margin = "2%"', 'margin = "0%"', "margin", "more than 0"),
     ('margin = "2%"', "margin = 0.02", "margin", "0.02 has no unit"),
     ('margin = "2%"', 'margin = "2000%"', "margin", "at most 1"),
@@ -115,6 +115,9 @@ BAD: list[tuple[str, str, str, str]] = [
     ),
     ('environment = ["base", "slow"]', "environment = [1, true]", "environment", "there is no environment 1"),
     ('environment = ["base", "slow"]', "", "[factors]", "no factor `environment`"),
+    ('environment = ["base", "slow"]', 'environment = "base"', "environment", 'environment = ["base"]'),
+    ("[machine]", "[factors.x]\nlevels = 3\n[machine]", "levels = 3", "levels = [3]"),
+    ("[machine]", "[factors.x]\nlevels = [[3]]\n[machine]", "levels = [[3]]", 'levels = ["a", "b"]'),
     ("workers = [1, 4]", "workers = []", "workers", "has no levels"),
     ("workers = [1, 4]", "workers = 4", "workers", "must be a list"),
     ("workers = [1, 4]", "workers = [1, [2]]", "workers", "must be a list"),
@@ -168,12 +171,14 @@ BAD: list[tuple[str, str, str, str]] = [
     ('environment = "base", workers = 1', 'environment = "slow"', "reference", "the factor `nic` comes in"),
     ('environment = "base", workers = 1', "workers = true", "reference", "none of its levels"),
     ('name = "web"', 'name = "we b"', 'name = "we b', 'letters, digits and . _ - only, at most 100, such as "we-b"'),
-    ('name = "web"', "", "[[workloads]]", "`workloads.0.name` is missing"),
+    ('name = "web"', "", "[[workloads]]", '`name` of the first workload is missing add it: name = "web"'),
     ('kind = "http"', 'kind = "htp"', 'kind = "htp"', "did you mean `http`"),
     ('duration = "1s"', 'duratoin = "1s"', "duratoin", "did you mean `duration`"),
     ('duration = "1s"', "form = 1", "form", "did you mean `from`"),
     ('duration = "1s"', "from_ = 1", "from_", "unknown key `from_`"),
     ('duration = "1s"', "duration = 1", "duration", "1 has no unit"),
+    ('duration = "1s"', 'duration = "-1s"', "duration", "'-1s' must not be negative"),
+    ('kind = "http"', "kind = 3", "kind", "`kind` of the first workload cannot be 3"),
     ('duration = "1s"', "threads = 4", "[[workloads]]", "with workers=1"),
     ('duration = "1s"', "path = '/{page}'", "path", "the placeholder {page} has no factor"),
     ('duration = "1s"', "path = '/{nic}'", "path", "has no level where"),
@@ -288,6 +293,11 @@ def test_only_mistakes_that_are_told_take_time(place: str, monkeypatch: pytest.M
 
 def split(error: BadInput) -> list[BadInput]:
     return [error, *error.others]
+
+
+def test_an_empty_file_is_told_all_that_a_study_has_to_have() -> None:
+    told = [one.what for one in split(refused(""))]
+    assert told == ["the study has no factor `environment`", "`name` is missing", "`workloads` is missing"]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

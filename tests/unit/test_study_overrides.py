@@ -84,7 +84,7 @@ def test_an_environment_without_a_kind_is_told_kinds_of_environments() -> None:
 
 
 def test_a_workload_without_a_kind_is_told_one_of_workloads() -> None:
-    with pytest.raises(BadInput, match=r"`workloads.0.kind` is missing") as caught:
+    with pytest.raises(BadInput, match=r"`kind` of the first workload is missing") as caught:
         study_file.read(GOOD.replace('kind = "http"\n', ""), "good.toml")
     assert caught.value.remedy == 'add it: kind = "http"'
 
@@ -148,7 +148,7 @@ def test_quick_lays_its_table_over_the_others() -> None:
         ('name = "x"\nduration = "2s"\n', 'name = "x"', "there is no workload 'x'", "a new one needs `kind`"),
         ('name = "n"\nkind = "htp"\n', 'kind = "htp"', "there is no kind of workload 'htp'", "did you mean `http`?"),
         ('name = "n"\nkind = "http"\nbla = 1\n', "bla = 1", "`bla`", ""),
-        ('duration = "2s"\n', "[[quick.workloads]]", "`workloads.1.name` is missing", "add it"),
+        ('duration = "2s"\n', "[[quick.workloads]]", "`name` of the second workload is missing", "add it"),
     ],
 )
 def test_a_mistake_in_a_workload_of_the_quick_version_is_shown_where_it_stands(

@@ -20,7 +20,7 @@ from nearmetal.study.key_paths import children_of
 from nearmetal.study.key_paths import join_path as join_path
 from nearmetal.study.key_paths import path_of as path_of
 from nearmetal.study.key_paths import show_value as show_value
-from nearmetal.study.key_suggestions import find_list_hint, find_top_hint
+from nearmetal.study.key_suggestions import find_list_hint, find_top_hint, write_list
 from nearmetal.study.line_numbers import KeyPath, line_of, line_of_deeper, locate_keys
 from nearmetal.units import show_alike
 
@@ -80,6 +80,10 @@ class StudyText:
         if self.is_quick:
             path = self._in_quick(path)
         return f"{self.file}:{line_of(self._lines, path)}"
+
+    def has_key(self, path: KeyPath) -> bool:
+        """Whether the file has a key by this path, and not as part of a value."""
+        return path in self._lines
 
     def _in_quick(self, path: KeyPath) -> KeyPath:
         """Where [quick] has a key, if it does; all of a workload that only [quick] has is there."""
@@ -243,8 +247,25 @@ def _explain_mistake(path: KeyPath, first: ErrorDetails, raw: Mapping[str, Any],
             hint = find_top_place(path, where)
         return where.make_error(path, f"unknown key `{name}`", hint or did_you_mean(str(path[-1]), keys, "known keys"))
     if first["type"] == "missing":
-        return where.make_error(path, f"`{name}` is missing", f"add it: {_make_example(path)}")
-    return _of_key(path, first, where) or where.make_error(path, *describe_error(f"`{name}`", first))
+        return refuse_missing(path, where)
+    return _of_key(path, first, where) or where.make_error(path, *describe_error(_name_key(path), first))
+
+
+def refuse_missing(path: KeyPath, where: StudyText) -> BadInput:
+    """The error of a key that has to be there."""
+    return where.make_error(path, f"{_name_key(path)} is missing", f"add it: {_make_example(path)}")
+
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def _name_key(path: KeyPath) -> str:
+    """A key for a message; of workloads, which have no name as a table, it is counted which it is of."""
+    match path:
+        case ("workloads", int(index), *keys):
+            workload = f"the {_ORDINALS[index]} workload" if index < len(_ORDINALS) else f"workload {index + 1}"
+            return f"`{join_path(tuple(keys))}` of {workload}" if keys else workload
+    return f"`{join_path(path)}`"
 
 
 def _has_levels(factor: object) -> bool:
@@ -283,32 +304,33 @@ def _find_table_hint(key: str, where: StudyText) -> str | None:
 
 def _of_key(path: KeyPath, first: ErrorDetails, where: StudyText) -> BadInput | None:
     """What is wrong with a key of which more can be said than what pydantic says; None of any other."""
-    name = join_path(path)
+    name = _name_key(path)
     if hint := find_list_hint(path, first["input"]):
-        return where.make_error(path, f"`{name}` cannot be a list", hint)
+        return where.make_error(path, f"{name} cannot be a list", hint)
     if path[:1] == ("factors",) and "levels" in path[2:]:
         factor = path[1]
         if first["type"] == "too_short":
             return where.make_error(path, f"the factor `{factor}` has no levels", "give it at least one")
         what = f"the levels of `{factor}` must be a list of numbers, texts or booleans"
-        is_one = path[:2] in where.overrides and isinstance(first["input"], str)
-        remedy = f"--set 'factors.{factor}=[\"{first['input']}\"]'" if is_one else f'{factor} = ["a", "b"]'
-        return where.make_error(path, what, remedy)
+        is_one = len(path) == 3 and isinstance(first["input"], str | int | float)
+        levels = write_list(first["input"]) if is_one else '["a", "b"]'
+        key = "levels" if where.has_key(path[:3]) else factor
+        is_set = path[:2] in where.overrides
+        return where.make_error(path, what, f"--set 'factors.{factor}={levels}'" if is_set else f"{key} = {levels}")
     if path == ("workloads",):
         return where.make_error(
             path, "the study has no list of workloads", "begin each with [[workloads]], name and kind"
         )
     if path[-1] == "name" and first["type"] in ("string_pattern_mismatch", "string_too_long"):
-        return where.make_error(
-            path, f"`{name}` cannot be {show_value(first['input'])}", as_name(first["input"], "my-study")
-        )
+        remedy = as_name(first["input"], _NAMES.get(path[:-2], "my-study"))
+        return where.make_error(path, f"{name} cannot be {show_value(first['input'])}", remedy)
     if path == ("design", "blocks") and first["type"] not in _BOUNDS:
-        what = f"`{name}` cannot be {show_value(first['input'])}"
+        what = f"{name} cannot be {show_value(first['input'])}"
         example = _make_example((*path, "max"))
         return where.make_error(path, what, f'it must be a whole number, "auto", or as in {example}')
     if first["type"] == "string_type" and isinstance(first["input"], int | float):
         return where.make_error(
-            path, f"`{name}` cannot be {show_value(first['input'])}", _as_text(path, first["input"], where)
+            path, f"{name} cannot be {show_value(first['input'])}", _as_text(path, first["input"], where)
         )
     return None
 
@@ -359,11 +381,15 @@ def _make_example(path: KeyPath) -> str:
     """A key that is missing, as it might be written."""
     if path[:1] == ("environments",) and path[-1] == "kind":
         return f'kind = "host", or another of {", ".join(plugins.list_names("environments"))}'
+    if path[-1] == "name":
+        return f'name = "{_NAMES.get(path[:-2], "my-study")}"'
     return _EXAMPLES.get(path[-1], f"{path[-1]} = …")
 
 
+_NAMES: Mapping[KeyPath, str] = {(): "my-study", ("workloads",): "web"}
+"""Of what has one, by the list that it stands in."""
+
 _EXAMPLES: dict[str | int, str] = {
-    "name": 'name = "my-study"',
     "workloads": '[[workloads]] name = "web", kind = "http"',
     "kind": 'kind = "http"',
     "levels": 'levels = ["a", "b"]',

@@ -28,7 +28,7 @@ def find_top_hint(key: str, value: Any, raw: Mapping[str, Any], is_set: bool) ->
     """
     factors = raw.get("factors")
     if isinstance(factors, Mapping) and key in factors:
-        levels = _write_list(value)
+        levels = write_list(value)
         return (
             f"it is a factor: --set 'factors.{key}={levels}'"
             if is_set
@@ -56,11 +56,12 @@ def find_list_hint(path: tuple[str | int, ...], value: Any) -> str | None:
     if not isinstance(value, list) or not path or path[0] not in _WITH_LEVELS:
         return None
     if path == ("kernel",):
-        return f"to compare kernels, write kernel = {_write_list(value)} under [factors]; [kernel] is what all have"
-    return f"to compare several, write {path[-1]} = {_write_list(value)} under [factors]"
+        return f"to compare kernels, write kernel = {write_list(value)} under [factors]; [kernel] is what all have"
+    return f"to compare several, write {path[-1]} = {write_list(value)} under [factors]"
 
 
-def _write_list(value: Any) -> str:
+def write_list(value: Any) -> str:
+    """Levels as a file has them; the first four of many."""
     values = value if isinstance(value, list) else [value]
     return f"[{', '.join(map(_write, values[:4]))}{', …' if len(values) > 4 else ''}]"
 

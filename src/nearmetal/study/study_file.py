@@ -20,6 +20,7 @@ from nearmetal.study.error_messages import (
     explain_error,
     join_mistakes,
     parse,
+    refuse_missing,
     refuse_what_nothing_takes,
     show_value,
 )
@@ -215,11 +216,10 @@ def _override_study(raw: dict[str, Any], changes: Sequence[Override]) -> dict[st
 def _check_study(raw: dict[str, Any], where: StudyText) -> Study:
     given = raw.get("factors")
     if not isinstance(given, dict) or "environment" not in given:
-        raise where.make_error(
-            ("factors",),
-            "the study has no factor `environment`",
-            'say where to measure: [factors] environment = ["host", "docker"]',
-        )
+        remedy = 'say where to measure: [factors] environment = ["host", "docker"]'
+        no_environment = where.make_error(("factors",), "the study has no factor `environment`", remedy)
+        missing = [refuse_missing((key,), where) for key in ("name", "workloads") if key not in raw]
+        raise join_mistakes([no_environment, *missing])
     raw["factors"] = {name: value if isinstance(value, dict) else {"levels": value} for name, value in given.items()}
     _name_kinds(raw.get("environments"))
     _align_kernels(raw)
