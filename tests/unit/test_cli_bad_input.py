@@ -294,6 +294,23 @@ def test_a_folder_that_was_tried_for_a_run_that_is_refused_is_not_left(tmp_path:
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@pytest.mark.parametrize("inside", ["b", "artifacts/b"])
+def test_no_run_is_put_into_the_folder_of_another(tmp_path: Path, inside: str) -> None:
+    """A manifest.json alone is anybody's."""
+    (tmp_path / "manifest.json").touch()
+    run = tmp_path / "a"
+    run.mkdir()
+    for name in ("manifest.json", "journal.jsonl"):
+        (run / name).touch()
+    study = tmp_path / "s.toml"
+    study.write_text(GOOD)
+    refuse_what_is_there(tmp_path / "b")
+    ended = called("run", str(study), "-o", f"a/{inside}", cwd=tmp_path)
+    assert ended.returncode == 2, ended.stderr
+    told = f"a/{inside}: this lies in the folder of another run\n  remedy: name one outside of {run} by -o"
+    assert told in ended.stderr
+
+
 def test_a_report_that_finds_no_room_leaves_what_was_there(tmp_path: Path) -> None:
     place = tmp_path / "reports"
     place.mkdir()

@@ -21,12 +21,15 @@ _NAMED = 3
 
 
 def refuse_what_is_there(folder: Path) -> None:
-    """BadInput where a run lies already, or anything else that is not a run's, and where no folder can be made."""
+    """BadInput where a run lies already, or anything else that is not a run's, and where no folder can be made.
+
+    And within the folder of another run, to which only its own files belong.
+    """
     try:
         inside = {path.name for path in folder.iterdir()}
     except FileNotFoundError:
         _try_to_make(folder)
-        return
+        inside = set()
     except NotADirectoryError:
         raise BadInput("this is not a folder", str(folder), "name a new one, or an empty one, by -o") from None
     except OSError as error:
@@ -35,8 +38,17 @@ def refuse_what_is_there(folder: Path) -> None:
         state = _read_state(folder)
         what = "a run is there already" + (", and goes on: another process measures it" if state == "running" else "")
         raise BadInput(what, str(folder), f"choose another -o{_what_to_do_with(folder, state)}")
+    if (around := _find_run_around(folder)) is not None:
+        raise BadInput("this lies in the folder of another run", str(folder), f"name one outside of {around} by -o")
     if inside:
         raise BadInput("the folder holds something else", str(folder), "name a new one, or an empty one, by -o")
+
+
+def _find_run_around(folder: Path) -> Path | None:
+    """By both files: others write a manifest.json, too."""
+    names = ("manifest.json", "journal.jsonl")
+    parents = folder.absolute().parents
+    return next((one for one in parents if all((one / name).is_file() for name in names)), None)
 
 
 def _try_to_make(folder: Path) -> None:
