@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from nearmetal import cli, schemas
+from nearmetal.commands.runs import _print_verification
 from nearmetal.store.verify import Verification, verify
 from tests import journals, plausible_run
 from tests.order import mock_run
@@ -153,6 +154,26 @@ def test_files_of_trials_that_are_gone_and_files_of_nobody(run: Path) -> None:
     (run / "report" / "any.csv").write_bytes(b"")
     assert damages(run) == [(str(gone.relative_to(run)), "No such file or directory")]
     assert look(run).unknown == (str((gone.parent / "of-nobody").relative_to(run)), "notes.txt")
+
+
+def test_files_of_trials_without_a_record_are_counted_on_one_line(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a journal that ends early; the document names each."""
+    lines = (run / JOURNAL).read_bytes().splitlines(keepends=True)
+    first, second = [number for number, line in enumerate(lines) if b'"schema":"record.' in line][:2]
+    (run / JOURNAL).write_bytes(b"".join(lines[:second]))
+    stray = run / "artifacts" / json.loads(lines[first])["trial"]["id"] / "of-nobody"
+    stray.touch()
+    found = look(run)
+    of_trials = found.list_without_record()
+    assert (found.is_whole, found.trials, len(of_trials), len(found.unknown)) == (True, 1, 3, 4)
+    assert "_trials" not in found.model_dump()
+    _print_verification(found)
+    *others, counted, last = capsys.readouterr().out.splitlines()
+    assert counted == "3 files of trials that have no record, as an interrupted one leaves"
+    assert others == [f"{stray.relative_to(run)}: no record names it"]
+    assert last.startswith("nothing is damaged: 1 trial, ")
 
 
 def test_the_command_prints_it_and_ends_by_it(

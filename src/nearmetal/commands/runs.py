@@ -267,10 +267,15 @@ def _print_verification(found: "Verification") -> None:
     console = unfold_console(console_for(False))
     for one in found.damaged:
         console.print(f"{strip_controls(one.file)}: {strip_controls(one.what)}", style="red")
-    for name in found.unknown[:_NAMED]:
+    of_trials = found.list_without_record()
+    others = sorted({*found.unknown} - {*of_trials})
+    for name in others[:_NAMED]:
         console.print(f"{strip_controls(name)}: no record names it", style="yellow")
-    if (more := len(found.unknown) - _NAMED) > 0:
+    if (more := len(others) - _NAMED) > 0:
         console.print(f"and {format_count(more, 'more file')} that no record names", style="yellow")
+    if of_trials:
+        text = f"{format_count(len(of_trials), 'file')} of trials that have no record, as an interrupted one leaves"
+        console.print(text, style="yellow")
     if found.without_checksum:
         lines = format_count(found.without_checksum, "line")
         console.print(f"{lines} of an earlier version without a checksum: whether they were changed cannot be told")
@@ -282,7 +287,7 @@ def _print_verification(found: "Verification") -> None:
         )
     )
     if found.is_whole:
-        console.print(f"whole: {counts}", style="green")
+        console.print(f"{'nothing is damaged' if of_trials else 'whole'}: {counts}", style="green")
     else:
         damaged = format_count(len(found.damaged), "damage")
         console.print(

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from nearmetal.errors import BadInput
 from nearmetal.model import Artifact, Document, Frozen, Identity, Plan, TrialRecord, TrialStatus, identify_assignment
@@ -54,6 +54,17 @@ class Verification(Document):
     damaged: tuple[Damage, ...]
     unknown: tuple[str, ...]
     """Files that no record names, such as those of a trial that was interrupted. They are in nobody's way."""
+    _trials: frozenset[str] = PrivateAttr(frozenset())
+    """Ids of those that have a record."""
+
+    def list_without_record(self) -> tuple[str, ...]:
+        """Of the unknown files those of trials that have no record at all."""
+        parts = {name: Path(name).parts for name in self.unknown}
+        return tuple(
+            name
+            for name, (folder, *inside) in parts.items()
+            if folder == "artifacts" and len(inside) > 1 and inside[0] not in self._trials
+        )
 
 
 def verify(path: Path, step: Step) -> Verification:
@@ -87,7 +98,7 @@ def verify(path: Path, step: Step) -> Verification:
     for carried_path, sha256 in carried.items():
         if (what := _check_carried(folder.path / carried_path, sha256)) is not None:
             damaged.append(Damage(file=carried_path, what=what))
-    return Verification(
+    found = Verification(
         run=str(path),
         is_whole=not damaged,
         lines=lines,
@@ -97,6 +108,8 @@ def verify(path: Path, step: Step) -> Verification:
         damaged=tuple(damaged),
         unknown=tuple(sorted(_find_unknown(folder, [*artifacts, *carried]))),
     )
+    found._trials = trials.ids
+    return found
 
 
 def _check_manifest(folder: RunFolder, damaged: list[Damage]) -> Manifest | None:
@@ -164,6 +177,11 @@ class _Trials:
         self._has_bad: dict[int, dict[int, bool]] = defaultdict(dict)
         """Block and attempt, of those that have a record: whether one is not ok."""
         self._planned = lru_cache(_ATTEMPTS_KEPT)(self._plan_attempt)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Of those that have a record."""
+        return frozenset(self._numbers)
 
     def take_line(self, number: int, line: journal.Line) -> Iterator[str]:
         """The next line; what is wrong with its place in the run."""
