@@ -44,11 +44,27 @@ def test_too_few_blocks_for_any_verdict_are_told_before_anything_is_measured(stu
     assert said.index(told) < next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
 
 
-def test_that_nothing_is_left_to_compare_is_told_before_anything_is_measured(study: Path, tmp_path: Path) -> None:
-    study.write_text(LACKING)
-    said = called("run", str(study), "--available", "-o", str(tmp_path / "lone")).stdout.splitlines()
+def test_a_study_that_compares_nothing_is_told_so_before_anything_is_measured(study: Path, tmp_path: Path) -> None:
+    alone = ("--set", 'factors.environment=["base"]', "-o", str(tmp_path / "lone"))
+    said = called("run", str(study), "--available", *alone).stdout.splitlines()
     told = "nothing is compared: there is no treatment beside its reference"
     assert said.index(told) < next(place for place, line in enumerate(said) if line.startswith("block 1/2"))
+
+
+def test_a_study_of_which_nothing_is_left_to_compare_is_refused(study: Path, tmp_path: Path) -> None:
+    study.write_text(LACKING)
+    told = "nothing is left to compare without what cannot run here"
+    planned = called("plan", str(study), "--available")
+    assert planned.returncode == 3 and f"! {told}: `run` refuses this" in planned.stdout
+    document = called("plan", str(study), "--available", "--json")
+    assert document.returncode == 3
+    assert {"code": "nothing-to-compare", "text": told} in json.loads(document.stdout)["warnings"]
+    ran = called("run", str(study), "--available", "-o", str(tmp_path / "lone"))
+    assert ran.returncode == 3 and not (tmp_path / "lone").exists()
+    assert " ".join(ran.stderr.split()).endswith(
+        f"{told}: mock thing: as the study asked: environment=slow remedy: remove `missing`; "
+        "or leave these levels out of the study, to measure the rest alone"
+    )
 
 
 def test_a_quiet_run_prints_its_result_alone(study: Path, tmp_path: Path) -> None:
@@ -118,7 +134,7 @@ def test_lines_are_whole_and_not_padded_where_nobody_says_how_wide_a_pipe_is(stu
     plan = called("plan", str(study), environment={"COLUMNS": ""}).stdout.splitlines()
     assert question.strip() in plan[0]
     thing = "thing that has a long name " * 5
-    study.write_text(LACKING.replace("thing", thing.strip()))
+    study.write_text(WITH_THIRD.replace("thing", thing.strip()))
     run = called("run", str(study), "--available", environment={"COLUMNS": ""}).stdout.splitlines()
     assert f"left out: mock {thing.strip()}: as the study asked" in run
 
@@ -377,6 +393,11 @@ def test_a_report_for_a_dash_is_printed(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("-"))
 
 
+WITH_THIRD = (
+    mock_run.STUDY.replace("speed = 0.5", 'missing = "thing"')
+    .replace('["base", "slow"]', '["base", "slow", "third"]')
+    .replace("[environments.base]", '[environments.third]\nkind = "mock"\n[environments.base]')
+)
 LACKING = mock_run.STUDY.replace("speed = 0.5", 'missing = "thing"')
 
 
@@ -394,6 +415,7 @@ def test_a_plan_that_run_would_refuse_is_told_by_the_exit_code(study: Path) -> N
     assert refused.returncode == 3
     assert "mock thing: as the study asked: environment=slow" in " ".join(refused.stderr.split())
 
+    study.write_text(WITH_THIRD)
     left_out = called("plan", str(study), "--available", "--json")
     assert left_out.returncode == 0
     assert [one["treatment"] for one in json.loads(left_out.stdout)["missing"]] == [{"environment": "slow"}]

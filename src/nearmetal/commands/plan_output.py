@@ -1,6 +1,6 @@
 """What a study would measure, how long that takes, and whether it can be measured here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from nearmetal.console.printing import console_for, print_json, unfold_console
 from nearmetal.control_characters import strip_controls
 from nearmetal.errors import ExitCode
-from nearmetal.model import Plan, SequentialBlocks, Study, WorkloadSpec
+from nearmetal.model import Plan, SequentialBlocks, Study, Warned, WorkloadSpec
 from nearmetal.model.services import SERVER
 from nearmetal.planning import noise_evidence, power_description
 from nearmetal.planning import plan as planning
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nearmetal.store.pilot import Pilot
 
 NOTHING_COMPARED = "nothing is compared: there is no treatment beside its reference"
+_LONE_REST = "nothing is left to compare without what cannot run here"
 _NAMED = 4
 """Treatments that are named before the rest is counted."""
 
@@ -56,7 +57,8 @@ def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = 
     study, sizing = noise_evidence.fix_blocks(opened.study, plan, known, opened.place_of(("design", "blocks")))
     if sizing is not None:
         plan = planning.make_plan(study, left_out, resolved)
-    refused = bool(missing) and not (available and plan.treatments)
+    is_lone_rest = planning.is_left_without_contrast(study, plan, resolved)
+    refused = bool(missing) and (not available or not plan.treatments or is_lone_rest)
     outlook = Outlook(
         needed=planning.enough_blocks(len(plan.contrasts), study.design.alpha, bool(plan.looks)),
         sizing=sizing,
@@ -68,13 +70,16 @@ def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = 
         not_asked=not_asked,
     )
     if as_json:
-        print_json(_make_document(study, plan, outlook, missing))
+        warnings = [Warned(code="nothing-to-compare", text=_LONE_REST)] if is_lone_rest else []
+        print_json(_make_document(study, plan, outlook, missing, warnings))
     else:
         console = unfold_console(console_for(False))
         _print_plan(study, plan, outlook, console)
         say_missing(missing, "left out" if available else "cannot run here", console)
         if refused and not available:
             console.print("`run` refuses this; with --available it leaves out what cannot run here")
+        elif is_lone_rest:
+            console.print(Text(f"! {_LONE_REST}: `run` refuses this", style="yellow"))
         elif refused:
             console.print("nothing is left that can run here")
     return ExitCode.HOST_CANNOT if refused else ExitCode.DONE
@@ -101,7 +106,9 @@ class Outlook:
         return self.pace.seconds * plan.trials if self.pace else estimate_plan(plan)
 
 
-def _make_document(study: Study, plan: Plan, outlook: Outlook, missing: Missing) -> "PlanOutput":
+def _make_document(
+    study: Study, plan: Plan, outlook: Outlook, missing: Missing, warnings: Sequence[Warned]
+) -> "PlanOutput":
     from nearmetal.analysis.verdict_rules import count_spare, warn_of_no_slack
     from nearmetal.planning.documents import Lacking, PlanOutput, UnusedFactor, show_order
 
@@ -113,7 +120,7 @@ def _make_document(study: Study, plan: Plan, outlook: Outlook, missing: Missing)
         sizing=outlook.sizing,
         unknown=outlook.unknown,
         pilot=outlook.pilot,
-        warnings=tuple(warn_of_no_slack(plan)),
+        warnings=(*warnings, *warn_of_no_slack(plan)),
         one_machine=tuple(find_one_under_two_names(study)),
         unused=tuple(
             UnusedFactor(workload=workload.name, factor=name, levels=len(study.factors[name].levels))

@@ -117,6 +117,11 @@ def contrasts_of(study: Study, treatments: Sequence[Assignment]) -> Iterable[Con
                         )
 
 
+def is_left_without_contrast(study: Study, plan: Plan, resolved: Sequence[Resolved]) -> bool:
+    """Whether a study compares something, and a plan of it nothing because of what it leaves out of `resolved`."""
+    return not plan.contrasts and any(True for _ in contrasts_of(study, [one.assignment for one in resolved]))
+
+
 def enough_blocks(contrasts: int, alpha: float, sequential: bool = False) -> int:
     """The fewest blocks with which any of m contrasts can be decided: n >= 1 + log2(m / alpha)."""
     if sequential:

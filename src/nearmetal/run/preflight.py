@@ -103,13 +103,21 @@ def make_refusal(study: Study, missing: Missing) -> HostCannot:
     """What cannot run here, and that the rest can, if there is any. Pure."""
     lacking_something = {identify_assignment(treatment) for treatment, _ in missing}
     others_can = any(identify_assignment(one) not in lacking_something for one in words.treatments_of(study))
+    what = f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here"
+    return _refuse_missing(what, study, missing, "or leave them out with --available" if others_can else "")
+
+
+def refuse_lone_rest(study: Study, missing: Missing) -> HostCannot:
+    """What --available left out of a study that compares, and whose rest has nothing to be compared with. Pure."""
+    what = "nothing is left to compare without what cannot run here"
+    return _refuse_missing(what, study, missing, "or leave these levels out of the study, to measure the rest alone")
+
+
+def _refuse_missing(what: str, study: Study, missing: Missing, otherwise: str) -> HostCannot:
     of_each = by_finding(missing)
     lines = [
         f"  {one.what}: {one.detail}: {shorten_list(treatments, _NAMED, '; ')}" for one, treatments in of_each.items()
     ]
     remedies = dict.fromkeys(lacking.remedy for lacking in of_each if lacking.remedy)
-    return HostCannot(
-        f"{len(missing)} treatment{'s' * (len(missing) > 1)} cannot run here:\n" + "\n".join(lines),
-        study.name,
-        "; ".join([*remedies, *(["or leave them out with --available"] if others_can else [])]),
-    )
+    remedy = "; ".join(filter(None, [*remedies, otherwise]))
+    return HostCannot(f"{what}:\n" + "\n".join(lines), study.name, remedy)

@@ -30,7 +30,7 @@ from nearmetal.run import runner, versions
 from nearmetal.run.block_runner import BlockProcesses
 from nearmetal.run.dashboard_link import LiveNotes
 from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
-from nearmetal.run.preflight import make_refusal, must_be_able_to_make, refuse_what_is_there
+from nearmetal.run.preflight import make_refusal, must_be_able_to_make, refuse_lone_rest, refuse_what_is_there
 from nearmetal.run.progress import Progress
 from nearmetal.run.site_resources import is_pretended, list_hosts
 from nearmetal.run.unavailable_treatments import Missing, cannot_run
@@ -149,9 +149,7 @@ async def start(request: Request, say: Say, listeners: Listeners, engine: Engine
         hosts = collect_hosts(request.study)
         if versions.lacks_image(request.study):
             # Once more when it is there; but nobody shall wait minutes for it to be told of a missing key.
-            missing = await what_is_missing(request.study, resolved)
-            if missing and not request.available:
-                raise make_refusal(request.study, missing)
+            _plan_rest(request, resolved, await what_is_missing(request.study, resolved))
         await versions.build_image(request.study, say)
         async with aclosing(Sites(hosts, say)) as open_site:
             folder = await open_folder(request, resolved, open_site, reader)
@@ -178,11 +176,7 @@ async def open_folder(
     `reader` has read the files that the treatments carry along.
     """
     missing = await cannot_run(request.study, resolved, open_site)
-    if missing and not request.available:
-        raise make_refusal(request.study, missing)
-    plan = planning.make_plan(request.study, [treatment for treatment, _ in missing], resolved)
-    if not plan.treatments:
-        raise HostCannot("nothing else is left to run", request.study.name, "mend what was left out, as is said there")
+    plan = _plan_rest(request, resolved, missing)
     folder = RunFolder(request.folder)
     manifest = await _make_manifest(request, plan, missing, open_site)
     new = files.list_missing(request.folder)
@@ -202,6 +196,18 @@ async def open_folder(
         files.remove_empty(new)
         raise
     return folder
+
+
+def _plan_rest(request: Request, resolved: Sequence[Resolved], missing: Missing) -> Plan:
+    """The plan of what can run. HostCannot if all of the study is asked for, or nothing is left to run or compare."""
+    if missing and not request.available:
+        raise make_refusal(request.study, missing)
+    plan = planning.make_plan(request.study, [treatment for treatment, _ in missing], resolved)
+    if not plan.treatments:
+        raise HostCannot("nothing else is left to run", request.study.name, "mend what was left out, as is said there")
+    if planning.is_left_without_contrast(request.study, plan, resolved):
+        raise refuse_lone_rest(request.study, missing)
+    return plan
 
 
 def _say_if_too_few(manifest: Manifest, say: Say) -> None:
