@@ -190,29 +190,29 @@ def check_cables(study: Study, where: StudyText) -> None:
 
 
 def check_meaning(study: Study, where: StudyText) -> None:
-    """What is varied makes a difference to every machine for which it is: else like would be compared with like."""
+    """A factor means something to every machine that has a level of it: else like would be compared with like, or a
+    machine be called by what it has not."""
     targets = find_targets(study, installed_names())
-    varied = [(name, aim) for name, factor in study.factors.items() if len(factor.levels) > 1 for aim in targets[name]]
+    aims = [(name, aim) for name in study.factors for aim in targets[name]]
     described = Descriptions(study)
     for treatment, asked in iterate_asked(study):
-        for name, aim in varied:
+        for name, aim in aims:
             if name not in treatment:
                 continue
+            is_there = f"`{name}` {'is varied' if len(study.factors[name].levels) > 1 else 'has a level'}"
             if aim.kind == "machine" and _is_ignored(aim.key, described[asked.environment]):
-                what = (
-                    f"`{name}` is varied for {show_value(asked.environment)}, to which machine.{aim.key} means nothing"
-                )
+                what = f"{is_there} for {show_value(asked.environment)}, to which machine.{aim.key} means nothing"
                 raise where.make_error(("factors", name), what, _suggest_environment(study, aim.key, described))
             if aim.kind == "clients" and aim.key in described[asked.clients.environment].ignores:
                 client = show_value(asked.clients.environment)
-                what = f"`{name}` is varied for clients of {client}, to which clients.{aim.key} means nothing"
+                what = f"{is_there} for clients of {client}, to which clients.{aim.key} means nothing"
                 raise where.make_error(("factors", name), what, "leave it out, or give the factor a `when`")
             if aim.is_how_captured and asked.observe.capture is None:
-                what = f"`{name}` is varied where nothing is captured"
+                what = f"{is_there} where nothing is captured"
                 remedy = "let packets be captured: [observe] capture = true; or give the factor a `when`"
                 raise where.make_error(("factors", name), what, remedy)
             if aim == words.Target("link", "tunnel") and not _is_across(asked, described):
-                what = f"`{name}` is varied where servers and clients are on one host, and need no tunnel"
+                what = f"{is_there} where servers and clients are on one host, and need no tunnel"
                 raise where.make_error(("factors", name), what, "place them on two hosts, or give the factor a `when`")
 
 
