@@ -55,7 +55,7 @@ def test_a_study_of_which_nothing_is_left_to_compare_is_refused(study: Path, tmp
     study.write_text(LACKING)
     told = "nothing is left to compare without what cannot run here"
     planned = called("plan", str(study), "--available")
-    assert planned.returncode == 3 and f"! {told}: `run` refuses this" in planned.stdout
+    assert planned.returncode == 3 and f"{told}: `run` refuses this" in planned.stdout
     document = called("plan", str(study), "--available", "--json")
     assert document.returncode == 3
     assert {"code": "nothing-to-compare", "text": told} in json.loads(document.stdout)["warnings"]
@@ -663,7 +663,7 @@ def test_a_pilot_names_what_both_sides_share_and_judges_nothing(tmp_path: Path) 
 
 def test_a_plan_says_how_to_come_by_noise_and_that_there_is_no_slack(study: Path) -> None:
     told = called("plan", str(study), "--blocks", "6").stdout
-    assert "! no-slack: a difference is found only if all 6 blocks agree" in " ".join(told.split())
+    assert "at least 6 blocks a difference is found only if all 6 blocks agree" in " ".join(told.split())
     assert "add --pilot to measure the noise here" in " ".join(told.split())
     document = json.loads(called("plan", str(study), "--blocks", "6", "--json").stdout)
     assert (document["k"], document["unknown"], document["pilot"]) == (0, 1, None)
@@ -673,6 +673,6 @@ def test_a_plan_says_how_to_come_by_noise_and_that_there_is_no_slack(study: Path
 
 def test_a_run_says_that_there_is_no_slack_and_so_does_its_record(study: Path, tmp_path: Path) -> None:
     done = called("run", str(study), "--blocks", "6", "-o", str(tmp_path / "run"), "--json")
-    assert "no-slack: a difference is found only if all 6 blocks agree" in " ".join(done.stderr.split())
+    assert "a difference is found only if all 6 blocks agree" in " ".join(done.stderr.split())
     analysis = json.loads(called("report", str(tmp_path / "run"), "--format", "json").stdout)
     assert "no-slack" in [one["code"] for one in analysis["warnings"]]

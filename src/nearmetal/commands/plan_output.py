@@ -79,7 +79,7 @@ def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = 
         if refused and not available:
             console.print("`run` refuses this; with --available it leaves out what cannot run here")
         elif is_lone_rest:
-            console.print(Text(f"! {_LONE_REST}: `run` refuses this", style="yellow"))
+            console.print(f"{_LONE_REST}: `run` refuses this", style="yellow")
         elif refused:
             console.print("nothing is left that can run here")
     return ExitCode.HOST_CANNOT if refused else ExitCode.DONE
@@ -225,12 +225,11 @@ def _print_outlook(study: Study, plan: Plan, outlook: Outlook, console: Console)
     if spare := count_spare(plan):
         points = "points" if spare == 1 else "point"
         console.print(
-            f"a difference can still be found if {spare} of {plan.blocks} blocks {points} the other way, by little "
-            f"(k = {spare})"
+            f"a difference can still be found if {spare} of {plan.blocks} blocks {points} the other way, by little"
         )
     # Of too few blocks for any verdict the line above says so.
     for warning in () if spare is None else warn_of_no_slack(plan):
-        console.print(Text(f"! {warning.code}: {warning.text}", style="yellow"))
+        console.print(warning.text, style="yellow")
     if outlook.sizing is not None:
         console.print(about_sizing(outlook.sizing, study.design))
     for sentence in power_description.write_sentences(outlook.seen, study.design, words.Labels.of_plan(plan)):

@@ -219,7 +219,7 @@ def _say_if_too_few(manifest: Manifest, say: Say) -> None:
         say(f"with {plan.blocks} {few} every verdict is undecided: that takes at least {needed}")
         return
     for warning in warn_of_no_slack(plan):
-        say(f"{warning.code}: {warning.text}")
+        say(warning.text)
 
 
 @_refuse_lost_host()
