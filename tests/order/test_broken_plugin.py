@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from nearmetal import plugins
 from nearmetal.environments.mock import MockMachine
-from nearmetal.model import Measurement, Stage, TrialStatus
+from nearmetal.model import Cause, Measurement, ResolvedWorkload, Stage, TrialStatus, Workload
 from nearmetal.observers.usage import UsageObserver, UsageWatch
+from nearmetal.run import trial
 from nearmetal.treatments.offload import Offload
 from nearmetal.workloads.http import Http
 from tests.order import mock_run
@@ -47,6 +49,23 @@ async def test_it_is_named(
         trace = next(kept for kept in record.artifacts if kept.path.endswith("traceback.txt"))
         text = (tmp_path / "run" / trace.path).read_text()
         assert "in breaks" in text and text.endswith("IndexError: list index out of range\n")
+
+
+async def test_a_workload_that_breaks_as_it_is_built_for_a_trial_keeps_its_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(spec: ResolvedWorkload) -> Workload:
+        with plugins.blame_package("workloads", spec.kind):
+            raise IndexError("list index out of range")
+
+    monkeypatch.setattr(plugins, "package_of", lambda group, name: "theirs")
+    monkeypatch.setattr(trial, "build_workload", breaks)
+    _, records = await mock_run.run(tmp_path / "run", STUDY)
+    assert {(record.status, record.cause) for record in records} == {(TrialStatus.FAILED, Cause.BROKE)}
+    why = "the workload 'http' of the package theirs broke: IndexError: list index out of range"
+    assert all(str(record.reason).startswith(why) for record in records)
+    trace = next(kept for kept in records[0].artifacts if kept.path.endswith("traceback.txt"))
+    assert "in breaks" in (tmp_path / "run" / trace.path).read_text()
 
 
 async def test_a_response_that_its_workload_does_not_promise_is_named(

@@ -97,7 +97,7 @@ async def _record_trial(trial: "_Trial", task: TrialTask) -> model.TrialRecord:
         _, what = blame.find_blamed(error, "")
         if isinstance(what, ToolFailed):
             trial.keep_artifacts(what.said)
-        elif not isinstance(what, NearmetalError):
+        elif not isinstance(what, NearmetalError) or what.cause == model.Cause.BROKE:
             trial.keep_artifacts({"traceback.txt": "".join(traceback.format_exception(what)).encode()})
         return trial.make_record(
             model.TrialStatus.FAILED, trial.found or blame.find_fault(error, "the trial", task.clients, task.hosts)
