@@ -280,6 +280,7 @@ docs: .venv/python-test
 	$(PYTHON) -m docs_site.command_line
 	$(PYTHON) -m docs_site.command_line man build/man/man1
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build -q --strict
+	@echo "the site: build/site/index.html    man pages: build/man/man1"
 
 bench: setup
 	bench/run
