@@ -57,7 +57,7 @@ def test_a_gate_is_for_what_is_surely_worse(runs: tuple[Path, Path], capsys: pyt
     before, after = runs
     assert compare(before, after, None, gate=False, as_json=False) == 0
     text = told(capsys)
-    assert "nothing else is known to differ between the two" in text
+    assert "no recorded fact of study, software, host or machines differs between the two" in text
     assert "▼ different, worse slow: throughput 0.9" in text
     assert "▼ different, worse slow vs base: throughput 0.90 × what it was (0.8" in text
     assert "! the run named second is the older of the two" not in text

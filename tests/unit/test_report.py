@@ -135,7 +135,7 @@ def test_the_reader_meets_verdicts_first_and_in_words(folder: RunFolder, report:
         r"In the workload web, the container \(docker\) serves [\d,]+ requests a second where the host serves [\d,]+: "
     )
     assert re.search(rf"{said}2\.\d+ % fewer", text)
-    assert text.index("(docker) serves") < text.index("What was measured")
+    assert text.index("(docker) serves") < text.index("Measurements")
     first = make_sections(report)[0]
     assert first.name == "verdicts" and first.title == "The answer"
     assert "Values are medians over" in first.lead

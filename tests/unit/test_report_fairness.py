@@ -50,7 +50,7 @@ def test_identical_programs_are_not_among_what_differs(treatments: int, golden: 
 
 def test_where_nothing_differs_that_is_said_in_place_of_a_table(golden: ReportInput) -> None:
     section = chapter(golden, {}, {})
-    assert section.lead == "Every fact that the machines told of themselves is the same everywhere."
+    assert section.lead == "No fact that the machines report of themselves differs."
     assert section.blocks == (Paragraph(SAME),)
 
 

@@ -176,5 +176,5 @@ def test_many_treatments_are_told_by_tables_alone(tmp_path: Path) -> None:
 def test_the_chapter_is_drawn(report: ReportInput) -> None:
     write(report.folder)
     assert (report.folder.report / "usage-cpu.csv").read_text().startswith("workload,treatment,where,%usr")
-    assert "What was used meanwhile" in report.folder.page.read_text()
+    assert "Resource usage" in report.folder.page.read_text()
     assert len(list(report.folder.report.glob("usage-*.svg"))) == 12

@@ -20,7 +20,7 @@ from nearmetal.report.words import Labels, find_response_kinds
 from nearmetal.store.runs import State
 
 _ROWS = 12
-"""What else is not the same is told up to here; `--json` has it all."""
+"""Other differences are printed up to here; `--json` has them all."""
 _LONGEST = 60
 """Characters of a value that are shown."""
 _TOLD_ELSEWHERE = frozenset({"unfinished", "blocks-missing"})
@@ -162,9 +162,9 @@ def _group_warnings(warnings: Sequence[RunWarning], runs: int) -> list[tuple[str
 
 def _print_apart(rows: Sequence[FairnessRow], console: Console) -> None:
     if not rows:
-        console.print("nothing else is known to differ between the two")
+        console.print("no recorded fact of study, software, host or machines differs between the two")
         return
-    console.print(Text("What else is not the same", style="bold"))
+    console.print(Text("Other differences", style="bold"))
     for row in rows[:_ROWS]:
         values = " → ".join(_shorten_text(row.values.get(when, "not there")) for when in (BEFORE, AFTER))
         text = f"{words.strip_controls(row.group)}, {words.strip_controls(row.fact)}: {values}"

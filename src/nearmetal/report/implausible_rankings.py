@@ -76,7 +76,7 @@ def _list_checks(
     yield (
         "Was the host as free for both, and the guest's disk as durable?",
         " ".join(text for code, text in warned if code in _OTHERS)
-        or "no trial warns of it; “What else is not the same” has the disks",
+        or "no trial warns of it; “Differences besides the factors” has the disks",
     )
     differing = [f"{one.covariate.title}, {show_difference(one)}" for one in found if one.differs][:_TOLD]
     yield "What differs most?", "; ".join(differing) or "no difference shows in what was observed"
@@ -110,4 +110,4 @@ def _explain_unseen(contrast: Contrast, report: ReportInput) -> str:
         return "not known: their captures do not hold all packets, or no request"
     if any(is_seen(contrast.workload, side, report) for side in report.manifest.plan.treatments):
         return f"not observed with {figures.join_listing(lacking)}: a comparison of two sides that are captured tells"
-    return "not observed: capture = true in [observe] tells; “What else is not the same” has the offloads"
+    return "not observed: capture = true in [observe] tells; “Differences besides the factors” has the offloads"

@@ -43,4 +43,4 @@ def _render(report: ReportInput) -> Contents | None:
     return _LEAD, blocks
 
 
-plugin = BuiltInSection("cost", "What it costs the host", 30, _render)
+plugin = BuiltInSection("cost", "Host cost", 30, _render)

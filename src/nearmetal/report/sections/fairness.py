@@ -34,12 +34,12 @@ def _render(report: ReportInput) -> Contents | None:
     blocks: tuple[Block, ...] = (Paragraph(f"Identical everywhere: {same}."),) if same else ()
     different = tuple(row for row in rows if not row.is_the_same)
     if not different:
-        lead = "Every fact that the machines told of themselves is the same everywhere."
+        lead = "No fact that the machines report of themselves differs."
         return lead, blocks
     lead = (
-        "Facts that the machines told of themselves and that differ, besides what is under study. Each could be "
-        "part of the reason for a difference above; those that are known to move what was compared stand first. "
-        "What is not in this list is not known to differ."
+        "Facts that the machines report of themselves and that differ, besides the factors. Each could be part of the "
+        "reason for a difference above. Those that are known to move a compared response stand first. Any other fact "
+        "is not known to differ."
     )
     ranked = sorted(different, key=lambda row: _rank_row(row, report))
     return lead, (*blocks, *_make_tables(ranked, report))
@@ -114,10 +114,10 @@ def _make_table(
 
 def _show_value(row: FairnessRow, label: str, first: str, first_name: str) -> str:
     """A value; a long one that stands in the first column already is not repeated."""
-    value = row.values.get(label, "not told")
+    value = row.values.get(label, "not reported")
     if label != first and value == row.values.get(first) and len(value) > _LONG:
         return f"as {first_name}"
     return value
 
 
-plugin = BuiltInSection("fairness", "What else is not the same", 50, _render)
+plugin = BuiltInSection("fairness", "Differences besides the factors", 50, _render)

@@ -171,4 +171,4 @@ def _write_commands(report: ReportInput) -> str:
     return f"# save the study file below as {manifest.study.name}.toml, then\n{shlex.join(command)}"
 
 
-plugin = BuiltInSection("method", "How it was done", 70, _render)
+plugin = BuiltInSection("method", "Method", 70, _render)

@@ -140,4 +140,4 @@ def _make_outside(rows: tuple[tuple[Value, ...], ...]) -> Table:
     return Table("noise-hosts", caption, (*make_columns("treatment", "when"), *of_hosts), rows, folded=len(rows) > LONG)
 
 
-plugin = BuiltInSection("noise", "What the CPUs did besides", 36, _render)
+plugin = BuiltInSection("noise", "CPU noise", 36, _render)

@@ -188,4 +188,4 @@ def _make_compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
     return Table("watching-contrasts", caption, columns, rows, folded=len(rows) > LONG)
 
 
-plugin = BuiltInSection("watching", "What watching cost", 38, _render)
+plugin = BuiltInSection("watching", "Cost of observers", 38, _render)

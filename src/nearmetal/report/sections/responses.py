@@ -206,4 +206,4 @@ def cell_table(name: str, caption: str, cells: Sequence[Cell], report: ReportInp
     return Table(name, caption, columns, rows, folded=True)
 
 
-plugin = BuiltInSection("responses", "What was measured", 20, _render)
+plugin = BuiltInSection("responses", "Measurements", 20, _render)

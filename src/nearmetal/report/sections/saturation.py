@@ -269,4 +269,4 @@ def _describe_stroke(cells: Sequence[Cell]) -> str:
     return stroke + (" There is none where of some blocks only a bound is known." if any(with_bounds) else "")
 
 
-plugin = BuiltInSection("saturation", "Where the server is saturated", 18, _render)
+plugin = BuiltInSection("saturation", "Saturation", 18, _render)

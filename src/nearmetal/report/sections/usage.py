@@ -159,7 +159,7 @@ def _render(report: ReportInput) -> Contents | None:
         blocks += [
             *_chart_courses(used, report),
             Table("usage-cpu", caption, (*_PLACE, *_STATES), tuple(rows), folded=len(rows) > LONG),
-            _make_disk_table(used, report),
+            *(one for one in (_make_disk_table(used, report),) if one.rows),
             _make_machine_table(used, report),
         ]
         blocks += [_each_cpu(used, report), Paragraph(_describe_cost(used))]
@@ -265,4 +265,4 @@ def _describe_cost(used: Sequence[UsedResources]) -> str:
     )
 
 
-plugin = BuiltInSection("usage", "What was used meanwhile", 35, _render)
+plugin = BuiltInSection("usage", "Resource usage", 35, _render)
