@@ -3,10 +3,10 @@
     python validation/dependence.py [--quick]
 
 Each arm follows a first-order autoregression from block to block, so that the differences do. nearmetal's own test at
-level 0.05, and its guard: how often two equal systems are `different`, how often without the caveat "if blocks are
+level 0.05, and its guard: how often two equal systems are `different`, how often without the condition "if blocks are
 independent", and of independent blocks how many of the true differences carry the caveat all the same, for differences
 that are found in about half, four fifths and 95 % of studies, and for one of three spreads of a block's difference.
-Beside it how many of these carry the caveat "if blocks are symmetric", though they are.
+Beside it how many of these carry the condition "if blocks are symmetric", though they are.
 """
 
 import argparse

@@ -36,7 +36,7 @@ QEMU = {"environment": "qemu"}
     [
         (
             contrast(3400, 29400, interval=(0.05, 0.1667), treatment=QEMU),
-            "The VM (qemu) serves 3,424 requests a second where the host serves 29,610: 9 times fewer (6 to 20).",
+            "The VM (qemu) serves 3,424 requests a second where the host serves 29,610: 0.12 × as many (0.05 to 0.17).",
         ),
         (
             contrast(28500, 29400, interval=(0.95, 0.99)),
@@ -66,7 +66,7 @@ QEMU = {"environment": "qemu"}
         (
             contrast(2e-5, 1e-5, response="cpu_per_event", unit="s", better="lower", interval=(1.9, 2.1)),
             "The container (docker) costs 20.1 µs of the host's CPU time for each event where the host costs 10.1 µs: "
-            "2.00 times as much (1.90 to 2.10).",
+            "2.00 × as much (1.90 to 2.10).",
         ),
         (
             contrast(1.2e-3, 1e-3, response="latency_p99", unit="s", better="lower", interval=(1.1, 1.3)),

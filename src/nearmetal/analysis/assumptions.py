@@ -19,7 +19,7 @@ from nearmetal.analysis.student_t import student_p
 from nearmetal.model import Warned
 
 ON_INDEPENDENCE, ON_SYMMETRY = "depends-on-independence", "depends-on-symmetry"
-"""Codes of the warnings, and of the caveats in the verdict's word."""
+"""Codes of the warnings, and of the conditions in a verdict's small print."""
 
 FEWEST = 6
 """Blocks below which a series says nothing of its order."""

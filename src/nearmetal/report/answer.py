@@ -1,6 +1,6 @@
 """The answer to a study's question: each treatment in a few sentences, with absolute values and everyday words. Pure.
 
-"The VM (qemu) serves 3,400 requests a second where the host serves 29,400: 8.3 times fewer (6.0 to 20)."
+"The VM (qemu) serves 3,400 requests a second where the host serves 29,400: 0.12 × as many (0.05 to 0.17)."
 """
 
 import math
@@ -18,7 +18,7 @@ _NOUNS = {"metal": "host", "container": "container", "guest": "VM"}
 
 
 class _Verb(NamedTuple):
-    """How a response is said: "serves", "3,400 requests a second", "8.3 times fewer"."""
+    """How a response is said: "serves", "3,400 requests a second", "0.12 × as many"."""
 
     verb: str
     amount: str
@@ -195,27 +195,25 @@ def _choose_verb(contrast: Contrast, labels: Labels) -> _Verb:
 
 
 _SHARE_OF = 2.0
-"""Up to this many times a difference is told in percent, beyond it in times."""
+"""Up to this ratio, and down to its inverse, a difference is given in percent."""
 
 
 def _describe_change(contrast: Contrast, verb: _Verb) -> str:
-    """ "8.3 times fewer (6.0 to 20)", "2.6 % more (1.9 to 3.4 %)"."""
+    """ "0.12 × as many (0.05 to 0.17)", "2.6 % more (1.9 to 3.4 %)"."""
     ratio, interval = contrast.ratio or 1.0, contrast.interval
-    word, turned = verb.more if ratio > 1 else verb.less, interval
-    if ratio < 1:
-        ratio = 1 / ratio
-        turned = None if interval is None else (1 / interval[1], 1 / interval[0])
-    if max(ratio, *(turned or ())) <= _SHARE_OF and (turned is None or turned[0] > 1):
+    low, high = interval or (ratio, ratio)
+    if min(ratio, low) >= 1 / _SHARE_OF and max(ratio, high) <= _SHARE_OF and not low <= 1 <= high:
         # Fewer by a share of the reference, not of the treatment.
-        shares = [abs(end - 1) for end in (contrast.ratio or 1.0, *(interval or ()))]
+        shares = [abs(end - 1) for end in (ratio, *(interval or ()))]
         value, *ends = _format_percents(shares[0], sorted(shares[1:]))
+        word = verb.more if ratio > 1 else verb.less
         return f"{value} % {word}" + (f" ({' to '.join(ends)} %)" if ends else "")
-    brackets = "" if turned is None else f" ({figures.format_interval(ratio, turned)})"
-    times = "as many" if word == "more" and verb.less == "fewer" else _TIMES.get(word, word)
-    return f"{figures.format_ratio(ratio, turned)} times {times}{brackets}"
+    brackets = "" if interval is None else f" ({figures.format_interval(ratio, interval)})"
+    return f"{figures.format_ratio(ratio, interval)} × {_AS[verb.less]}{brackets}"
 
 
-_TIMES = {"more": "as much", "longer": "as long", "shorter": "shorter"}
+_AS = {"fewer": "as many", "less": "as much", "shorter": "as long"}
+"""By the word for less, how a ratio is read: "0.12 × as many"."""
 
 
 def _format_percents(share: float, ends: Sequence[float]) -> list[str]:

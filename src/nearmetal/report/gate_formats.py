@@ -98,7 +98,7 @@ def describe_judged(
     for one in contrasts:
         size = words.format_estimate(one) if one.ratio is not None or one.difference is not None else ""
         rest = "; ".join(
-            filter(None, (words.explain_undecided(one), *words.list_degrees(one), *words.list_failures(one, labels)))
+            filter(None, _list_details(one, labels))
         )
         badge = words.badge_verdict(one)
         rows.append(
@@ -117,6 +117,15 @@ def describe_judged(
     told = dict.fromkeys((*notes, *_tell_warnings(contrasts, [row.name for row in rows])))
     heading, lines = "treatment against reference", describe_outcomes(outcomes)
     return GatePage(study, heading, "its reference", outcomes, lines, rows, labels, tuple(told))
+
+
+def _list_details(contrast: Contrast, labels: Labels) -> list[str]:
+    return [
+        words.explain_undecided(contrast),
+        *words.list_conditions(contrast),
+        *words.list_degrees(contrast),
+        *words.list_failures(contrast, labels),
+    ]
 
 
 def describe_outcomes(outcomes: Iterable[GateOutcome]) -> list[str]:

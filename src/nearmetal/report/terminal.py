@@ -115,6 +115,7 @@ def _write_contrast(contrast: Contrast, labels: Labels) -> Text:
     for detail in (
         describe_values(contrast),
         words.explain_undecided(contrast),
+        *words.list_conditions(contrast),
         *words.list_degrees(contrast),
         *words.list_looks(contrast),
         *words.list_sites(contrast),

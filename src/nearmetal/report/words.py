@@ -270,7 +270,7 @@ def is_same(contrast: Contrast) -> bool:
 
 
 def badge_verdict(contrast: Contrast) -> Badge:
-    """ "different, worse", "equivalent", "undecided"; with a caveat if it depends on what blocks may not be.
+    """ "different, worse", "equivalent", "undecided".
 
     A colour only for what the study asked beforehand. A margin around 0 means nothing, so that errors of which there
     were none would be undecided.
@@ -279,14 +279,21 @@ def badge_verdict(contrast: Contrast) -> Badge:
         return Badge(SAME)
     meaning = choose_tone(contrast)
     suffix = f", {meaning}" if contrast.verdict is Verdict.DIFFERENT and meaning != "unknown" else ""
-    suffix += ", if blocks are independent" if is_dependent(contrast) else ""
-    suffix += ", if blocks are symmetric" if is_lopsided(contrast) else ""
     return Badge(f"{contrast.verdict}{suffix}".replace("-", " "), meaning if contrast.primary else "plain")
 
 
+def list_conditions(contrast: Contrast) -> list[str]:
+    """ "if blocks are independent": the assumptions without which a difference would not be found."""
+    conditions = (
+        (is_dependent(contrast), "if blocks are independent"),
+        (is_lopsided(contrast), "if blocks are symmetric"),
+    )
+    return [text for is_needed, text in conditions if is_needed]
+
+
 def name_standing(contrast: Contrast) -> str:
-    """Whether a study asked for it beforehand: "primary", or else "exploratory"."""
-    return "primary" if contrast.primary else "exploratory"
+    """Whether a study asked for it beforehand: "primary", with its conditions, or else "exploratory"."""
+    return ", ".join(["primary" if contrast.primary else "exploratory", *list_conditions(contrast)])
 
 
 def asked_at(alpha: float) -> str:
@@ -357,7 +364,7 @@ def small_print(contrast: Contrast) -> str:
     parts.append(figures.format_count(contrast.blocks, "block") + (f" (look {contrast.look})" if contrast.look else ""))
     if contrast.verdict is Verdict.UNDECIDED and contrast.reason:
         parts.append(explain_undecided(contrast))
-    return ", ".join([*parts, *list_degrees(contrast)])
+    return ", ".join([*parts, *list_conditions(contrast), *list_degrees(contrast)])
 
 
 def list_degrees(contrast: Contrast) -> list[str]:
@@ -423,7 +430,7 @@ def list_failures(contrast: Contrast, labels: Labels) -> list[str]:
 
 
 def list_means(contrast: Contrast, labels: Labels) -> list[str]:
-    """ "mean of boots 0.95 × (0.9 to 1), 2 of 12 boots worse than the worst of host, scatter 8.3 ×"."""
+    """ "mean of boots 0.95 × (0.9 to 1), 2 of 12 boots worse than the worst of host, noise 8.3 ×"."""
     found = contrast.means
     if found is None or not contrast.primary:
         return []
@@ -432,8 +439,8 @@ def list_means(contrast: Contrast, labels: Labels) -> list[str]:
     worse = (
         f"{found.worse or 'none'} of {figures.format_count(found.blocks, 'boot')} worse than the worst of {reference}"
     )
-    scatter = f", scatter {figures.format_ratio(found.spread)} ×" if found.spread else ""
-    return [f"{mean}, {worse}{scatter}"]
+    noise = f", noise {figures.format_ratio(found.spread)} ×" if found.spread else ""
+    return [f"{mean}, {worse}{noise}"]
 
 
 def failure_counts(contrast: Contrast) -> str | None:

@@ -108,7 +108,7 @@ def _write_lead(primary: Sequence[Contrast]) -> str:
     of = Counter(contrast.verdict for contrast in primary)
     said = [f"{of[verdict]} {text}" for verdict, text in _IN_LEAD.items() if of[verdict]]
     counted = f"{figures.format_count(len(primary), 'comparison')} fixed beforehand: {figures.join_listing(said)}. "
-    how = f"Values are medians over {_span_blocks(primary)}"
+    how = _describe_medians(primary)
     levels = sorted({figures.format_percent(1 - one.level) for one in primary if one.interval is not None})
     if levels:
         level = " to ".join(dict.fromkeys((levels[0], levels[-1])))
@@ -116,12 +116,16 @@ def _write_lead(primary: Sequence[Contrast]) -> str:
     return f"{counted if len(primary) > _AT_A_GLANCE else ''}{how}."
 
 
-def _span_blocks(primary: Sequence[Contrast]) -> str:
-    blocks = [contrast.blocks for contrast in primary]
+def _describe_medians(primary: Sequence[Contrast]) -> str:
+    """ "Values are medians over 8 to 9 blocks; 1 comparison has none": over how many blocks."""
+    blocks = [contrast.blocks for contrast in primary if contrast.blocks]
+    if not blocks:
+        return "No comparison has a block with values of both sides"
     least, most = min(blocks), max(blocks)
-    return (
-        figures.format_count(most, "block") if least == most else f"{least:,} to {figures.format_count(most, 'block')}"
-    )
+    span = figures.format_count(most, "block")
+    text = f"Values are medians over {span if least == most else f'{least:,} to {span}'}"
+    without = len(primary) - len(blocks)
+    return f"{text}; {figures.format_count(without, 'comparison has', 'comparisons have')} none" if without else text
 
 
 def _make_statement(one: Answer, said: Container[str], report: ReportInput) -> Statement:
@@ -365,7 +369,7 @@ def contrast_table(
     Of several looks, p of one says less than it seems to: programs get it with the level that it is held against.
     """
     has_failures = any(contrast.failures for contrast in contrasts)
-    has_more = any(_list_besides(contrast, report) for contrast in contrasts)
+    has_more = any(_list_notes(contrast, report) for contrast in contrasts)
     is_looked_at = bool(report.manifest.plan.looks) and any(contrast.primary for contrast in contrasts)
     columns = (
         *COMPARED,
@@ -380,23 +384,25 @@ def contrast_table(
         Column("verdict"),
         Column("reason", where="data"),
         *make_columns("look", "look_level", "naive_low", "naive_high", numeric=True, where="data"),
+        Column("condition", where="data"),
         *(Column(name, numeric=True, where="data") for name in (_OF_LOOKS if is_looked_at else ())),
         *([Column("failed")] if has_failures else []),
-        *([Column("besides", where="page")] if has_more else []),
+        *([Column("notes", where="page")] if has_more else []),
     )
     rows = tuple(
         (
             *_make_row(contrast, report, has_failures, is_looked_at),
-            *(["; ".join(_list_besides(contrast, report))] if has_more else []),
+            *(["; ".join(_list_notes(contrast, report))] if has_more else []),
         )
         for contrast in contrasts
     )
     return Table(name, caption, columns, rows, folded)
 
 
-def _list_besides(contrast: Contrast, report: ReportInput) -> list[str]:
-    """What the typical boot leaves out: later looks, sites, means, and what else the small print has."""
-    return [*words.list_looks(contrast), *words.list_sites(contrast), *words.list_means(contrast, report.labels)]
+def _list_notes(contrast: Contrast, report: ReportInput) -> list[str]:
+    """What a verdict rests on, and what the typical boot leaves out: conditions, later looks, sites, means."""
+    more = [*words.list_looks(contrast), *words.list_sites(contrast), *words.list_means(contrast, report.labels)]
+    return [*words.list_conditions(contrast), *more]
 
 
 def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_looked_at: bool) -> tuple[Value, ...]:
@@ -422,6 +428,7 @@ def _make_row(contrast: Contrast, report: ReportInput, has_failures: bool, is_lo
         contrast.look_level,
         naive_low,
         naive_high,
+        " and ".join(words.list_conditions(contrast)),
         *(_say_looks(contrast) if is_looked_at else ()),
         *([words.failure_counts(contrast)] if has_failures else []),
     )
