@@ -195,7 +195,7 @@ def test_a_report_in_the_dashboard_answers_and_runs_no_script_but_ours(tab: Page
     with served(run.path) as port:
         opened(tab, run, port)
         tab.open(tab.value("document.querySelector(\"[href$='/report']\").href"))
-        tab.until("document.getElementById('sift') && !document.getElementById('sift').hidden")
+        tab.until("document.getElementById('filter') && !document.getElementById('filter').hidden")
         assert tab.value("document.querySelectorAll('.mark').length") > 0
         assert tab.value("document.title") != "theirs"
 

@@ -144,7 +144,7 @@ def are_all(marks: str, test: str) -> str:
 def answering(page: Path, tab: Page) -> Page:
     tab.wide(1400)
     tab.open(page.as_uri())
-    tab.until("!document.getElementById('sift').hidden")
+    tab.until("!document.getElementById('filter').hidden")
     return tab
 
 
@@ -164,7 +164,7 @@ def test_a_ladder_tells_its_events_and_marks_its_treatment_in_the_other_charts(t
     written = write(plausible_captures.make(tmp_path / "run"))
     tab.wide(1400)
     tab.open(written.as_uri())
-    tab.until("!document.getElementById('sift').hidden")
+    tab.until("!document.getElementById('filter').hidden")
     tab.value("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     pointed(tab, labelled("docker", "server: reply leaves", within="#anatomy"))
     told = tab.value(f"{TIP}.textContent").split("\n")
@@ -200,19 +200,19 @@ def test_a_pressed_mark_stays_marked_until_escape(answering: Page) -> None:
 
 
 def test_charts_are_filtered_by_level_and_by_block_and_all_of_it_comes_back(answering: Page) -> None:
-    answering.click("#sift summary")
-    answering.click("#sift [data-factor='0'][data-level='2']")
+    answering.click("#filter summary")
+    answering.click("#filter [data-factor='0'][data-level='2']")
     assert answering.value(are_all(labelled("qemu"), ".out"))
     assert not answering.value(f"{labelled('docker')}.some((one) => one.matches('.out'))")
     answering.value(
         "(([first, last]) => { first.value = 3; last.value = 5; first.dispatchEvent(new Event('input', { bubbles: true "
-        "})); })(document.querySelectorAll('#sift [type=number]'))"
+        "})); })(document.querySelectorAll('#filter [type=number]'))"
     )
     assert answering.value(are_all(labelled("docker", "block 2"), ".out"))
     assert answering.value(are_all(labelled("docker", "block 6"), ".out"))
     assert not answering.value(f"{labelled('docker', 'block 4')}.some((one) => one.matches('.out'))")
     assert not answering.value(f"{labelled('docker', 'median')}.some((one) => one.matches('.out'))")
-    answering.click("#sift .all")
+    answering.click("#filter .all")
     assert not answering.value("document.querySelectorAll('.out').length")
 
 
@@ -220,5 +220,5 @@ def test_a_script_that_somebody_put_into_the_page_does_not_run(page: Path, tmp_p
     changed = tmp_path / "changed.html"
     changed.write_text(page.read_text().replace("</footer>", "</footer><script>document.title = 'theirs'</script>"))
     tab.open(changed.as_uri())
-    tab.until("!document.getElementById('sift').hidden")
+    tab.until("!document.getElementById('filter').hidden")
     assert tab.value("document.title") != "theirs"

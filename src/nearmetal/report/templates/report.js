@@ -2,7 +2,7 @@
 /* Charts that answer: the drawn marks say what they show, mark their like in other charts, and can be filtered. */
 (() => {
   const NEAR = 16;  // pixels from the pointer within which a mark is meant: dots are small
-  const panel = document.getElementById("sift"), tip = document.getElementById("tip");
+  const panel = document.getElementById("filter"), tip = document.getElementById("tip");
   const { treatments, names } = panel ? JSON.parse(panel.dataset.told) : { treatments: [], names: {} };
   const about = new Map(Object.entries(names));
 
@@ -24,10 +24,10 @@
   }
 
   // ── Filter ──
-  const levels = [...document.querySelectorAll("#sift [data-factor]")];
-  const [first, last] = document.querySelectorAll("#sift [type=number]");
+  const levels = [...document.querySelectorAll("#filter [data-factor]")];
+  const [first, last] = document.querySelectorAll("#filter [type=number]");
 
-  const sift = () => {
+  const filterMarks = () => {
     const out = new Set(levels.filter((one) => !one.checked).map((one) => `${one.dataset.factor}/${one.dataset.level}`));
     const kept = treatments.map((places) => !places.some((level, factor) => out.has(`${factor}/${level}`)));
     const from = Number(first?.value || 1), to = Number(last?.value || Infinity);
@@ -37,11 +37,11 @@
     }
     panel?.classList.toggle("active", out.size > 0 || from > 1 || to < Number(last?.max ?? Infinity));
   };
-  panel?.addEventListener("input", sift);
+  panel?.addEventListener("input", filterMarks);
   panel?.querySelector(".all").addEventListener("click", () => {
     levels.forEach((one) => { one.checked = true; });
     if (first) [first.value, last.value] = [first.min, last.max];
-    sift();
+    filterMarks();
   });
 
   // ── The same treatment and block in all charts ──
@@ -109,6 +109,6 @@
 
   if (panel) {
     panel.hidden = false;
-    sift();
+    filterMarks();
   }
 })();
