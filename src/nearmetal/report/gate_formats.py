@@ -97,9 +97,7 @@ def describe_judged(
     rows = []
     for one in contrasts:
         size = words.format_estimate(one) if one.ratio is not None or one.difference is not None else ""
-        rest = "; ".join(
-            filter(None, _list_details(one, labels))
-        )
+        rest = "; ".join(filter(None, _list_details(one, labels)))
         badge = words.badge_verdict(one)
         rows.append(
             GateRow(

@@ -60,8 +60,8 @@ def draw_lines(
 ) -> grammar.Spec:
     """Lines around 0 %, one a treatment; `each` is what one number along them is called.
 
-    Those of one colour differ in the shape of points or, of many, in dashes; those that no legend names show what they
-    have in common.
+    Those of one colour differ in dashes and, if they are few, in the shape of points; those that no legend names show
+    what they have in common.
     """
     plot = width - 62
     bins = max(12, min(_BINS, _POINTS // max(1, len(groups))))
@@ -80,7 +80,7 @@ def draw_lines(
     places = grammar.places_among_alike(named.values())
 
     many = len({row["x"] for row in rows}) > 30 or len(groups) > 8
-    look = {"symbolType": "stroke"} if many else {}
+    look = {"symbolType": "stroke"} if many else {"symbolStrokeWidth": 0}
     are_named = len(named) <= _IN_LEGEND
     shown = grammar.make_legend(named, plot, **look)
 
@@ -89,9 +89,7 @@ def draw_lines(
 
     colour = by_label(list(named.values())) if are_named else grammar.own_colour()
     dash = by_label([_DASHES[place % len(_DASHES)] for place in places])
-    apart = (
-        {"detail": grammar.make_field("label", "nominal")} if not are_named else {"strokeDash": dash} if many else {}
-    )
+    apart = {"strokeDash": dash} if are_named else {"detail": grammar.make_field("label", "nominal")}
     x = grammar.make_field(
         "x",
         title=x_title,
@@ -127,6 +125,6 @@ def draw_lines(
             for row in rows
         ]
         layers.append(
-            grammar.make_layer(dots, {"type": "point", "size": 28, "filled": True}, x=x, y=y, color=colour, shape=shape)
+            grammar.make_layer(dots, {"type": "point", "size": 44, "filled": True}, x=x, y=y, color=colour, shape=shape)
         )
     return grammar.make_chart(title, subtitle, plot, 170, layers)

@@ -200,7 +200,7 @@ def _over_positions(report: ReportInput) -> Iterable[Panel]:
             for name, colour in report.colours.items()
             if name in points
         ]
-        if any(len(group.points) >= _FEWEST_POINTS and len({x for x, _ in group.points}) > 1 for group in groups):
+        if any(len(group.points) >= _FEWEST_POINTS and len({x for x, _ in group.points}) > 2 for group in groups):
             title = f"{words.strip_controls(workload)}: place in the block"
             subtitle = report.labels.name_response(workload, response)
             yield Panel(
