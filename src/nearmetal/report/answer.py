@@ -58,14 +58,28 @@ Answer = Sequence[ContrastSentence]
 """What is said of one treatment against its reference, a sentence for each contrast."""
 
 
-def answer_contrasts(contrasts: Sequence[Contrast], plan: Plan, labels: Labels) -> list[Answer]:
-    """Contrasts by treatment and reference, in the order in which each pair is first met."""
+def find_shared_reason(contrasts: Sequence[Contrast]) -> str:
+    """Why all of them are undecided: "too few blocks to tell; at least 10 are needed"; "" if it is not the same."""
+    reasons = {_explain_fully(one) if one.verdict is Verdict.UNDECIDED else "" for one in contrasts}
+    return next(iter(reasons)) if len(reasons) == 1 else ""
+
+
+def _explain_fully(contrast: Contrast) -> str:
+    """Why it is undecided, and what would decide it."""
+    return "; ".join(filter(None, (words.explain_undecided(contrast), *words.list_degrees(contrast))))
+
+
+def answer_contrasts(contrasts: Sequence[Contrast], plan: Plan, labels: Labels, shared: str = "") -> list[Answer]:
+    """Contrasts by treatment and reference, in the order in which each pair is first met.
+
+    A reason that is `shared` by all is left out of the sentences.
+    """
     groups: dict[tuple[str, ...], list[Contrast]] = {}
     for contrast in contrasts:
         groups.setdefault(labels.name_sides(contrast), []).append(contrast)
     has_many = len({contrast.workload for contrast in contrasts if contrast.workload}) > 1
     namer = _Namer(plan, labels)
-    return [list(_write_sentences(group, namer, labels, has_many)) for group in groups.values()]
+    return [list(_write_sentences(group, namer, labels, has_many, shared)) for group in groups.values()]
 
 
 class _Namer:
@@ -97,7 +111,7 @@ class _Namer:
 
 
 def _write_sentences(
-    group: Sequence[Contrast], namer: _Namer, labels: Labels, has_many: bool
+    group: Sequence[Contrast], namer: _Namer, labels: Labels, has_many: bool, shared: str
 ) -> Iterator[ContrastSentence]:
     workload: str | None = None
     for place, contrast in enumerate(group):
@@ -106,20 +120,20 @@ def _write_sentences(
         is_new = has_many and contrast.workload != workload
         workload = contrast.workload
         where = f"in the workload {words.strip_controls(workload)}, " if is_new and workload else ""
-        text = f"{where}{subject} {_write_clause(contrast, reference, labels)}."
+        text = f"{where}{subject} {_write_clause(contrast, reference, labels, shared)}."
         if where or text.startswith(("the ", "it ")):
             text = text[0].upper() + text[1:]
         yield ContrastSentence(contrast, text)
 
 
-def _write_clause(contrast: Contrast, reference: str, labels: Labels) -> str:
+def _write_clause(contrast: Contrast, reference: str, labels: Labels, shared: str) -> str:
     if contrast.verdict is Verdict.WITHDRAWN:
         return f"was given up after failures, and is not compared with {reference}"
     said = _describe_values(contrast, reference, labels)
     if contrast.verdict is Verdict.UNDECIDED:
         # Of too few blocks nobody may say that two could not be told apart: nothing was judged.
         state = "is not judged against" if contrast.interval is None else "could not be told from"
-        return f"{state} {reference}{_describe_undecided(contrast, said, labels)}"
+        return f"{state} {reference}{_describe_undecided(contrast, said, labels, shared)}"
     if said is None or contrast.ratio is None or not _is_plain(contrast):
         return words.clause_of(contrast, reference, labels)
     about = words.format_estimate(contrast)
@@ -143,14 +157,13 @@ def _correct_for_looks(contrast: Contrast, verb: _Verb) -> str:
     return "" if corrected == seen else f", or {corrected} corrected for the looks"
 
 
-def _describe_undecided(contrast: Contrast, said: str | None, labels: Labels) -> str:
+def _describe_undecided(contrast: Contrast, said: str | None, labels: Labels, shared: str) -> str:
     """What is known of it all the same, and what would decide it."""
     known = f" in {labels.name_response(contrast.workload, contrast.response)}" if said is None else f": it {said}"
     if contrast.interval is not None:
         known += f" ({words.format_estimate(contrast).replace(' (', ', ', 1).removesuffix(')')})"
-    return known + "".join(
-        f"; {why}" for why in (words.explain_undecided(contrast), *words.list_degrees(contrast)) if why
-    )
+    why = _explain_fully(contrast)
+    return f"{known}; {why}" if why not in ("", shared) else known
 
 
 def _is_plain(contrast: Contrast) -> bool:

@@ -120,6 +120,7 @@ def _make_axis(unit: str, values: Sequence[float]) -> tuple[float, Spec]:
         axis={
             "values": ticks,
             "labelOverlap": "greedy",
+            "labelFlush": 12,  # a label that stuck out would move the whole panel
             "grid": False,
             "domain": False,
             "labelExpr": "format(datum.value, ',~r')",

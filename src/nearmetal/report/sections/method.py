@@ -34,10 +34,6 @@ def _render(report: ReportInput) -> Contents:
     blocks: list[Block] = [Terms(_describe_design(report))]
     if manifest.kept_free:
         blocks.append(Notice(_KEPT_FREE.format(manifest.kept_free), "warning"))
-    for treatment, reason in zip(manifest.left_out, manifest.left_out_why, strict=True):
-        blocks.append(
-            Notice(f"Left out: {report.labels.name_treatment(treatment)}. {words.strip_controls(reason)}", "warning")
-        )
     versions = tuple(
         (words.strip_controls(name), words.strip_controls(version)) for name, version in manifest.versions.items()
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.warning_groups import find_common_warnings, find_wording, group_warnings
 from nearmetal.report import figures, words
-from nearmetal.report.answer import Answer, answer_contrasts
+from nearmetal.report.answer import Answer, answer_contrasts, find_shared_reason
 from nearmetal.report.blocks import Block, Chart, Column, Notice, Panel, Statement, Statements, Table, Value
 from nearmetal.report.charts.axes import TOO_FAR, Axis, difference_axis, ratio_axis
 from nearmetal.report.charts.forest import ForestRow, Group, draw_forest
@@ -57,10 +57,12 @@ def tell_verdicts(report: ReportInput) -> Contents:
         )
     common = find_common_warnings([words.list_warned(contrast, report.analysis) for contrast in primary])
     said = {one.wording for one in common}
-    answers = answer_contrasts(primary, report.manifest.plan, report.labels)
+    shared = find_shared_reason(primary) if len(primary) > _AT_A_GLANCE else ""
+    answers = answer_contrasts(primary, report.manifest.plan, report.labels, shared)
     sentences = Statements(tuple(_make_statement(one, said, report) for one in answers))
     of_every = [
         *_list_notices(report),
+        *([Notice(f"Of every comparison: {shared}.")] if shared else []),
         *(Notice(f"Of every comparison: {words.strip_controls(one.text)}.") for one in common),
     ]
     if any(_is_early(contrast, report) for contrast in primary):
