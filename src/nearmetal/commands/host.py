@@ -81,10 +81,17 @@ def _print_finding(finding: "Finding", lines: Sequence[str], console: "Console")
     """Lines about it behind its mark."""
     from rich.text import Text
 
-    mark, style = ("ok", "green") if finding.ok else (("no", "red") if finding.fatal else ("--", "yellow"))
+    mark, style = _choose_mark(finding)
     width = max(console.width - _HANGING, 1)
     for number, part in enumerate(part for line in lines for part in textwrap.wrap(strip_controls(line), width)):
         console.print(Text.assemble((f"{'' if number else mark:{_HANGING}}", style), part), soft_wrap=True)
+
+
+def _choose_mark(finding: "Finding") -> tuple[str, str]:
+    """ "ok", "no", "--" of what may be missing, "·" of what was not tried; and its colour."""
+    if finding.ok:
+        return ("·", "dim") if finding.detail.startswith("not tried:") else ("ok", "green")
+    return ("no", "red") if finding.fatal else ("--", "yellow")
 
 
 def _install_missing(environments: Sequence[str]) -> None:
