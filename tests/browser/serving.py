@@ -43,4 +43,4 @@ def served(path: Path, port: int | None = None, token: str = TOKEN) -> Iterator[
 def opened(tab: Page, folder: RunFolder, port: int) -> None:
     """By the address that the dashboard prints, and followed."""
     tab.open(f"http://127.0.0.1:{port}/runs/{number_of(folder.path)}?token={TOKEN}")
-    tab.until("document.getElementById('link').textContent.match(/Follows what goes on|has ended/)")
+    tab.until("document.getElementById('link').textContent.match(/updates itself|has ended/)")

@@ -62,7 +62,7 @@ def test_what_is_pushed_appears(width: int, name: str, tmp_path: Path, tab: Page
         tab.until(OVER)
         seen = tab.value(MEASURE)
     assert first < seen["ok"] == 16
-    assert seen["title"] == "ended, 16 trials, 8 blocks: golden"
+    assert seen["title"] == "ended, 16 trials, 8 blocks: golden · run"
     assert seen["foot"] == "This run has ended."
     assert seen["scroll"] == seen["width"] == width
     assert seen["pictures"] >= 1

@@ -87,7 +87,7 @@ def test_a_connection_that_falls_silent_is_noticed_and_found_again(tab: Page, ru
     tab.wide(1200)
     with hold_journal(run.journal), dashboard(str(run.path)) as silent:
         tab.open(silent.url)
-        tab.until("document.getElementById('link').textContent.includes('Follows')")
+        tab.until("document.getElementById('link').textContent.includes('updates itself')")
         silent.process.send_signal(signal.SIGSTOP)
         tab.until(f"{NOTICE}.offsetHeight > 0")
         assert "Nothing was heard of it" in tab.value(f"{NOTICE}.textContent")

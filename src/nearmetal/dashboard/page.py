@@ -75,7 +75,7 @@ def render_parts(seen: RunSnapshot) -> Parts:
     now, planned = course.now if is_measured else None, course.plan.blocks
     how_far = run_overview.how_far(course)
     return {
-        "title": _make_title(f"{seen.state}, {how_far}", course.study.name),
+        "title": _make_title(f"{seen.state}, {how_far}", _name_run(course.study.name, seen.path)),
         "state": _render(
             "state.html.j2",
             seen=seen,
@@ -171,6 +171,11 @@ def _make_title(state: str, name: str) -> str:
     return escape(words.strip_controls(f"{state}: {name}"))
 
 
+def _name_run(study: str, path: Path) -> str:
+    """ "quickstart · q9": a study has many runs, each with a folder of its own."""
+    return study if path.name == study else f"{study} · {path.name}"
+
+
 def render_list(items: Sequence[Item]) -> Parts:
     return {"runs": _render("runs.html.j2", items=items)}
 
@@ -188,7 +193,7 @@ def render_host(host: HostState) -> Parts:
 
 def run(manifest: Manifest | None, path: Path, version: int, parts: Parts, *, is_one_of_many: bool) -> str:
     """A run's page, with its parts as they are now."""
-    name = path.name if manifest is None else manifest.study.name
+    name = path.name if manifest is None else _name_run(manifest.study.name, path)
     question = "" if manifest is None else manifest.study.question
     return _render(
         "run.html.j2",

@@ -31,7 +31,7 @@
 
   const told = () => {
     foot.textContent = document.querySelector("#state .state.ended")
-      ? "This run has ended." : "Follows what goes on.";
+      ? "This run has ended." : "This page updates itself.";
   };
 
   /* Where nothing is heard any more the whole page says so at once, wherever one has scrolled to, and in its tab. */
