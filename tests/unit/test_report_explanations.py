@@ -219,7 +219,7 @@ def test_each_verdict_has_a_table_of_its_own_with_what_neither_side_had(report: 
     page, markdown = report.folder.page.read_text(), str(render(report.folder, "md"))
     for text in (page, markdown):
         assert "web, qemu vs host: what goes along" in text
-        assert "What goes along with each verdict" not in text
+        assert "Figures that go along with each verdict" not in text
 
 
 def test_what_is_not_observed_is_said_to_be_in_no_table(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def show_injected(found: Sequence[anatomy.CapturedTreatment], report: ReportInpu
     if not shares and not writes:
         return
     bounds = ("low", "high") if shares else ()
-    caption = "What was asked, and what both captures show"
+    caption = "Asked of the link or the server, and seen in both captures"
     if shares:
         caption += f", with Wilson's {figures.format_percent(1 - alpha)} interval over all packets of both directions"
     columns = (

@@ -8,8 +8,8 @@ from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.sections.responses import cell_table, how_drawn, in_words, make_panel
 
 _LEAD = (
-    "What the host spends, the virtual machine monitor included: CPU seconds for each request or event, memory that it "
-    "holds beyond what the machine itself uses, and the time until a fresh machine is ready, or a restarted one again."
+    "The host's own expense, with that of the virtual machine monitor: CPU seconds for each request or event, memory "
+    "beyond the machine's own, and the time until a fresh or restarted machine is ready."
 )
 
 

@@ -184,7 +184,7 @@ def _make_compared(compared: Sequence[Contrast], report: ReportInput) -> Table:
         Column("verdict"),
     )
     told = words.asked_at(report.manifest.study.design.alpha)
-    caption = f"What changes for a server that is watched, or is watched otherwise; {told}"
+    caption = f"Changes for a server that is watched, or is watched otherwise; {told}"
     return Table("watching-contrasts", caption, columns, rows, folded=len(rows) > LONG)
 
 

@@ -31,7 +31,7 @@ def _render(report: ReportInput) -> Contents | None:
         Column("p that sites agree", numeric=True),
     )
     rows = tuple(row for contrast in compared for row in _make_rows(contrast, report))
-    return _LEAD, (Table("sites", "What each site says", columns, rows),)
+    return _LEAD, (Table("sites", "Each site by itself", columns, rows),)
 
 
 def _make_rows(contrast: Contrast, report: ReportInput) -> Iterator[tuple[Value, ...]]:

@@ -186,7 +186,7 @@ def _make_data(explained: Sequence[Explanation], report: ReportInput) -> Table:
         for one in explained
         for found in one.found
     )
-    return Table("why", "What goes along with each verdict", columns, rows, where="data")
+    return Table("why", "Figures that go along with each verdict", columns, rows, where="data")
 
 
 def _make_quantity(value: float, unit: str) -> Value:
