@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.analysis.results import Verdict
-from nearmetal.console.manual import PAGES, find_entries, parse_page, read_entries
+from nearmetal.console import manual
+from nearmetal.console.manual import PAGES, find_entries, lead_to_pages, parse_page, read_entries
 from nearmetal.model.causes import Cause
 from nearmetal.model.record import COSTS, TrialStatus
 from nearmetal.report import words
@@ -34,6 +35,15 @@ def test_a_word_is_explained_as_the_manual_has_it(word: str, said: str) -> None:
     ended = called("explain", word)
     assert ended.returncode == 0 and said in ended.stdout and "docs/" in ended.stdout
     assert "](" not in ended.stdout and "`" not in ended.stdout
+
+
+def test_an_installed_package_leads_to_pages_that_it_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = "busy-host  (Warnings: docs/validity.md)\n  see a host (docs/a/host.md#a) or b (docs/validity.md#b)"
+    assert lead_to_pages(told) == told
+    monkeypatch.setattr(manual, "find_installed", lambda: tmp_path)
+    (tmp_path / "validity.md").touch()
+    page = tmp_path / "validity.md"
+    assert lead_to_pages(told) == f"busy-host  (Warnings: {page})\n  see a host or b ({page}#b)"
 
 
 def test_an_unknown_word_is_answered_with_the_nearest() -> None:

@@ -25,7 +25,7 @@ def explain(word: tuple[str, ...]) -> None:
 
     As the manual has it: nearmetal explain workers, nearmetal explain busy-host, nearmetal explain undecided.
     """
-    from nearmetal.console.manual import find_entries, read_entries
+    from nearmetal.console.manual import find_entries, lead_to_pages, read_entries
     from nearmetal.console.printing import folded_for_stdout
 
     entries = read_entries()
@@ -41,7 +41,7 @@ def explain(word: tuple[str, ...]) -> None:
     for place, one in enumerate(found):
         lines = [f"{', '.join(one.words)}  ({one.heading}: docs/{one.page})"]
         lines += [f"  {f'{column}: ' if column else ''}{cell}" for column, cell in one.about]
-        click.echo(("\n" if place else "") + strip_controls(folded_for_stdout("\n".join(lines))))
+        click.echo(("\n" if place else "") + strip_controls(folded_for_stdout(lead_to_pages("\n".join(lines)))))
 
 
 def _find_each(entries: Sequence["ManualEntry"], asked: str) -> tuple[list["ManualEntry"], str]:

@@ -33,6 +33,9 @@ _LINK = re.compile(r"\[((?:[^][]|\[+[^][]*\]+)*)\]\(([^)]*)\)")
 """Its text may itself be in brackets: "[[workloads]]"."""
 _CELL = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\|[\s:|-]+\|")
+_PAGE = re.compile(r"\bdocs/([\w/-]+\.md)")
+_LED = re.compile(r" \(docs/([\w/-]+\.md)(?:#[^)]*)?\)")
+"""A link, as an entry has it."""
 _BETWEEN = re.compile(r"[\s_-]+")
 """Of the parts of a word."""
 
@@ -48,10 +51,25 @@ class ManualEntry:
     """Column and cell, without markup."""
 
 
+def find_installed() -> Path | None:
+    """The folder of the pages of an installed package; None in a checkout, which has them in docs/."""
+    folder = Path(__file__).parents[1] / "manual"
+    return folder if folder.is_dir() else None
+
+
+def lead_to_pages(text: str) -> str:
+    """A text whose pages can be opened: in an installed package by their paths. Pages that it lacks are left out."""
+    folder = find_installed()
+    if folder is None:
+        return text
+
+    without = _LED.sub(lambda found: found[0] if (folder / found[1]).is_file() else "", text)
+    return _PAGE.sub(lambda found: str(folder / found[1]), without)
+
+
 def read_entries() -> list[ManualEntry]:
     """Of all pages that are there."""
-    here = Path(__file__).parents[1]
-    folder = here / "manual" if (here / "manual").is_dir() else here.parents[1] / "docs"
+    folder = find_installed() or Path(__file__).parents[3] / "docs"
     pages = (folder / page for page in PAGES)
     return [entry for page in pages if page.is_file() for entry in parse_page(page.name, page.read_text("utf-8"))]
 
