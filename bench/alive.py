@@ -42,7 +42,7 @@ repeats = {trials}
 
 async def measure(kind: str, trials: int) -> dict[str, list[float]]:
     """Milliseconds of each trial."""
-    from nearmetal.run import session
+    from nearmetal.run import study_execution
     from nearmetal.store.folder import RunFolder
     from nearmetal.store.journal import read_records
     from nearmetal.study.study_file import read
@@ -50,8 +50,8 @@ async def measure(kind: str, trials: int) -> dict[str, list[float]]:
     text = STUDY.format(kind=kind, clients="mock" if kind == "mock" else "host", trials=trials)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
-        request = session.Request(read(text, "alive.toml"), text, (), False, folder, available=False)
-        await session.start(request, lambda said: None, ())
+        request = study_execution.RunRequest(read(text, "alive.toml"), text, (), False, folder, available=False)
+        await study_execution.start_run(request, lambda said: None, ())
         counted = [one for one in read_records(RunFolder(folder).journal) if one.status is TrialStatus.OK]
     return {name: [one.phases_ns[name] / 1e6 for one in counted] for name in ("alive", "check")}
 

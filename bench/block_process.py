@@ -37,9 +37,9 @@ blocks = 1
 async def measure() -> dict[str, list[float]]:
     from nearmetal.planning import plan as planning
     from nearmetal.progress_messages import ignore_text
-    from nearmetal.run.block_child import run_task
-    from nearmetal.run.block_runner import BlockProcesses
-    from nearmetal.run.runner import plan_task
+    from nearmetal.run.block_main import run_task
+    from nearmetal.run.block_processes import BlockProcesses
+    from nearmetal.run.plan_execution import plan_task
     from nearmetal.store.events import BlockStarted, Event
     from nearmetal.study.study_file import read
 

@@ -37,14 +37,14 @@ from nearmetal.fleet import site as on_site
 from nearmetal.fleet.cluster import reach_scheduler
 from nearmetal.fleet.controller import Controller
 from nearmetal.fleet.dask import LOOPBACK, SITE, configure_dask
-from nearmetal.fleet.engine import OnAFleet
+from nearmetal.fleet.fleet_executor import FleetExecutor
 from nearmetal.fleet.messages import ARTIFACTS, EVENTS, BlockOrder
 from nearmetal.model import HostSpec, Identity, Resolved, TrialAddress, TrialStatus, identify_assignment
 from nearmetal.progress_messages import Say, ignore_text
-from nearmetal.run import session
-from nearmetal.run.block_lines import BlockFinished, write_event
+from nearmetal.run import study_execution
+from nearmetal.run.block_events import BlockFinished, write_event
+from nearmetal.run.block_executor import BlockExecutor, Listeners, RunBlocks
 from nearmetal.run.boot import address_trial
-from nearmetal.run.engine import Engine, Listeners, RunBlocks
 from nearmetal.run.events import TrialEnded
 from nearmetal.run.progress import Progress
 from nearmetal.store.events import BlockDispatched, BlockEnded, BootStarted, Event, RunEnded, RunStarted
@@ -79,9 +79,9 @@ repeats = {repeats}
 """
 
 
-def _make_request(folder: Path, blocks: int, repeats: int, seconds: float) -> session.Request:
+def _make_request(folder: Path, blocks: int, repeats: int, seconds: float) -> study_execution.RunRequest:
     text = _STUDY.format(seconds=seconds, blocks=blocks, repeats=repeats)
-    return session.Request(read(text, "fleet.toml"), text, (), False, folder, available=False)
+    return study_execution.RunRequest(read(text, "fleet.toml"), text, (), False, folder, available=False)
 
 
 async def measure(sites: int, blocks_each: int, repeats: int, seconds: float) -> dict[str, float]:
@@ -99,7 +99,7 @@ async def measure(sites: int, blocks_each: int, repeats: int, seconds: float) ->
     with TemporaryDirectory() as place:
         os.environ["NEARMETAL_HOME"] = place
         request = _make_request(Path(place) / "run", sites * blocks_each, repeats, seconds)
-        progress = await session.start(request, ignore_text, (see,), OnAFleet(f"local:{sites}"))
+        progress = await study_execution.start_run(request, ignore_text, (see,), FleetExecutor(f"local:{sites}"))
     trials = sum(progress.counts.values())
     return {
         "sites": sites,
@@ -334,8 +334,8 @@ class SimulatedSites:
 
 
 @dataclass
-class OnSimulatedSites:
-    """An `Engine`."""
+class SimulatedSitesExecutor:
+    """A `BlockExecutor`."""
 
     sites: SimulatedSites
     count: int
@@ -392,13 +392,15 @@ async def simulate(
     with TemporaryDirectory() as place:
         os.environ["NEARMETAL_HOME"] = place
 
-        async def run(count: int, folder: Path, listeners: Listeners, engine: Engine | None) -> Progress:
-            return await session.start(_make_request(folder, count, repeats, 0), ignore_text, listeners, engine)
+        async def run(count: int, folder: Path, listeners: Listeners, executor: BlockExecutor | None) -> Progress:
+            return await study_execution.start_run(
+                _make_request(folder, count, repeats, 0), ignore_text, listeners, executor
+            )
 
         one, every = Path(place) / "one", Path(place) / "all"
         await run(1, one, (events.append,), None)
         simulated = SimulatedSites(sites, RecordedBlock(events, RunFolder(one)), 2 * repeats * seconds, spread)
-        engine = OnSimulatedSites(simulated, sites, Path(place) / "dask")
+        executor = SimulatedSitesExecutor(simulated, sites, Path(place) / "dask")
 
         def see(event: Event) -> None:
             nonlocal dispatched
@@ -406,7 +408,7 @@ async def simulate(
             if is_vanishing and isinstance(event, BlockDispatched) and dispatched == blocks // 2:
                 simulated.vanish()
 
-        progress = await run(blocks, every, (see,), engine)
+        progress = await run(blocks, every, (see,), executor)
         happened = read_events(RunFolder(every).journal)
         ended = [event["block"] for event in happened if event["event"] == "BlockEnded" and event["whole"]]
         assert ended == list(range(blocks)), "each block ends once, in its turn"
@@ -415,7 +417,7 @@ async def simulate(
             "blocks": blocks,
             "trials": progress.counts[TrialStatus.OK],
             "trials lost": progress.counts[TrialStatus.LOST],
-            **engine.told,
+            **executor.told,
             "share of time lost": simulated.share_lost,
             "megabytes at most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }

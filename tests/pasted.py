@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab.changes import ledger
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from tests import captures
 from tests.command_line import called
 from tests.order.in_process import InProcess
@@ -154,8 +154,8 @@ class Place:
         with pytest.MonkeyPatch.context() as patched:
             tokens = itertools.count(1)
             patched.setattr(ledger, "new_token", lambda: f"{next(tokens):06x}")
-            patched.setattr(session, "BlockProcesses", InProcess)
-            patched.setattr("nearmetal.run.session.secrets.randbelow", lambda _: 1)
+            patched.setattr(study_execution, "BlockProcesses", InProcess)
+            patched.setattr("nearmetal.run.study_execution.secrets.randbelow", lambda _: 1)
             ended = called(*words, cwd=self.folder, environment={"COLUMNS": "1000"})
         if to:
             self.write(to, ended.stdout)

@@ -15,7 +15,7 @@ from nearmetal.planning import noise_evidence
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy, open_text, read_study
 from nearmetal.progress_messages import ignore_text
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.run.versions import makes_machines
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.system.interrupts import until_interrupted
@@ -64,7 +64,7 @@ def run_study(
         opened = read_study(str(study), blocks=blocks, seed=seed, quick=quick)
     _refuse_ordinary_user(opened.study)
     request = _make_request(opened, output)
-    if not until_interrupted(session.start(request, ignore_text, ()), ignore_text):
+    if not until_interrupted(study_execution.start_run(request, ignore_text, ()), ignore_text):
         raise KeyboardInterrupt
     return Run(request.folder)
 
@@ -86,10 +86,10 @@ def _refuse_ordinary_user(study: Study) -> None:
         raise HostCannot(what, study.name, remedy)
 
 
-def _make_request(opened: OpenedStudy, output: str | Path | None) -> session.Request:
+def _make_request(opened: OpenedStudy, output: str | Path | None) -> study_execution.RunRequest:
     study = noise_evidence.open_number(opened.study)
-    folder = Path(output) if output is not None else session.default_folder(study)
-    request = session.Request(
+    folder = Path(output) if output is not None else study_execution.default_folder(study)
+    request = study_execution.RunRequest(
         opened.study, opened.source, opened.overrides, opened.quick, folder, available=False, files=opened.files
     )
     if opened.study.design.blocks != "auto":

@@ -16,7 +16,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.networks import network
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
-from nearmetal.run import runner, session
+from nearmetal.run import plan_execution, study_execution
 from tests.conftest import OWN_CPU
 from tests.order.in_process import InProcess
 from tests.ports import free_port
@@ -57,13 +57,13 @@ def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Runs that a test starts itself are in its process, but for those that are about processes. Those of commands have
     a process for each block, as users' have."""
     if request.node.get_closest_marker("processes") is None:
-        monkeypatch.setattr(session, "BlockProcesses", InProcess)
+        monkeypatch.setattr(study_execution, "BlockProcesses", InProcess)
 
 
 @pytest.fixture
 def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that is bad is not run again: what is asked is seen at the first."""
-    monkeypatch.setattr(runner, "MOST_ATTEMPTS", 1)
+    monkeypatch.setattr(plan_execution, "MOST_ATTEMPTS", 1)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.qemu import privilege
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
-from nearmetal.run import pauses
+from nearmetal.run import pause_detection
 from nearmetal.run.machine_state import read_states
 from tests import own_image
 
@@ -148,11 +148,13 @@ async def test_a_pause_is_told_although_its_clock_goes_on(make: Make, engine: st
     machines = [other, machine]
     before, since = await read_states(machines, {}), time.time()
     await asyncio.sleep(0.5)
-    assert await pauses.explain_stall(machines, before, await read_states(machines, {}), since) is None
+    assert await pause_detection.explain_stall(machines, before, await read_states(machines, {}), since) is None
     client.pause(machine.id)
     await asyncio.sleep(1.5)
     client.unpause(machine.id)
-    assert f"{machine.name} stood still for 1." in str(await pauses.explain_stall(machines, before, before, since))
+    assert f"{machine.name} stood still for 1." in str(
+        await pause_detection.explain_stall(machines, before, before, since)
+    )
 
 
 async def test_two_containers_meet_on_the_switch(make: Make) -> None:

@@ -33,7 +33,7 @@ from nearmetal.model import (
     Site,
     TrialStatus,
 )
-from nearmetal.run import pauses
+from nearmetal.run import pause_detection
 from nearmetal.run.events import Step
 from nearmetal.run.machine_state import read_states
 from nearmetal.store.events import Event
@@ -143,13 +143,15 @@ async def a_pause_is_told(domain: ExistingDomain, machine: Machine) -> None:
     before, since = await read_states([machine], {}), time.time()
     await asyncio.sleep(1.5)
     before, first = await read_states([machine], {}), before
-    assert await pauses.explain_stall([machine], first, before, since) is None
+    assert await pause_detection.explain_stall([machine], first, before, since) is None
     domain.network.virsh("suspend", domain.name)
     await asyncio.sleep(4)  # longer than it takes to ask on a busy host, which is left out
     domain.network.virsh("resume", domain.name)
     after = await read_states([machine], {})
-    assert pauses.measure_stall(before[0].clock, after[0].clock) > 0
-    assert f"{machine.name} stood still for " in str(await pauses.explain_stall([machine], before, after, since))
+    assert pause_detection.measure_stall(before[0].clock, after[0].clock) > 0
+    assert f"{machine.name} stood still for " in str(
+        await pause_detection.explain_stall([machine], before, after, since)
+    )
 
 
 async def one_that_runs_goes_on(domain: ExistingDomain, notes: Notes) -> None:

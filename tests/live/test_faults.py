@@ -27,7 +27,7 @@ from nearmetal.lab.lock import LOCK_FILE
 from nearmetal.lab.qemu import identity
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
 from nearmetal.report import report_input
-from nearmetal.run import runner
+from nearmetal.run import plan_execution
 from nearmetal.run.events import TrialEnded, TrialStarted
 from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
@@ -410,7 +410,7 @@ async def test_a_fault(
 async def suffer(line: Line, kind: str, head: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Run a study that this befalls, and see what its records say; what its machines' names begin with."""
     if not line.is_repeated:
-        monkeypatch.setattr(runner, "MOST_ATTEMPTS", 1)
+        monkeypatch.setattr(plan_execution, "MOST_ATTEMPTS", 1)
     misfortune = Misfortune(line)
     misfortune.befall(monkeypatch)
     _, records = await mock_run.run(folder, head + line.work, misfortune.see)

@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.lab.networks.network import SUBNET
 from nearmetal.model import TrialRecord, TrialStatus
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.study.study_file import read
@@ -74,8 +74,10 @@ async def test_a_service_is_asked_by_https_and_its_certificate_is_checked(
     text = text.replace("@ENVIRONMENTS@", ", ".join(f'"{one}"' for one in environments))
     text = text.replace("@CA@", str(authority.file)).replace("@OTHER@", str(other.file))
     study = read(text, "https.toml")
-    request = session.Request(study, text, (), False, home / "run", available=False, files=FileReader(tmp_path))
-    await session.start(request, print, ())
+    request = study_execution.RunRequest(
+        study, text, (), False, home / "run", available=False, files=FileReader(tmp_path)
+    )
+    await study_execution.start_run(request, print, ())
     found: list[TrialRecord] = list(read_records(RunFolder(home / "run").journal))
     for one in found:
         if one.trial.workload == "checked":

@@ -16,7 +16,7 @@ from nearmetal.lab.containers.api import DOCKER, ContainerEngine
 from nearmetal.lab.image import REMEDY, Image, ImageSource, build_own, rm
 from nearmetal.lab.image.archive import read_bundle
 from nearmetal.model import TrialRecord, TrialStatus
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.study.study_file import read
@@ -61,7 +61,9 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def ran(text: str, folder: Path, overrides: tuple[str, ...] = QUICK) -> dict[str, TrialRecord]:
     study = read(text, "own-image.toml", overrides)
-    await session.start(session.Request(study, text, overrides, False, folder, available=False), print, ())
+    await study_execution.start_run(
+        study_execution.RunRequest(study, text, overrides, False, folder, available=False), print, ()
+    )
     return {str(one.trial.treatment["environment"]): one for one in read_records(RunFolder(folder).journal)}
 
 

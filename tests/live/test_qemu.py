@@ -26,7 +26,7 @@ from nearmetal.lab.qemu import accelerator, arguments, files, machine_type, moni
 from nearmetal.lab.qemu.guest import QemuMachine
 from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialStatus
-from nearmetal.run import pauses
+from nearmetal.run import pause_detection
 from nearmetal.run.events import Step
 from nearmetal.run.machine_state import read_states
 from nearmetal.store.events import Event
@@ -261,14 +261,14 @@ async def test_a_monitor_that_was_stopped_is_told_and_one_that_is_killed_is_lost
     machine = await make(spec())
     (pid,) = monitors(machine.name)
     before, since = await read_states([machine], {}), time.time()
-    assert await pauses.explain_stall([machine], before, await read_states([machine], {}), since) is None
+    assert await pause_detection.explain_stall([machine], before, await read_states([machine], {}), since) is None
     os.kill(pid, signal.SIGSTOP)
     await asyncio.sleep(1.5)
     os.kill(pid, signal.SIGCONT)
-    told = await pauses.explain_stall([machine], before, await read_states([machine], {}), since)
+    told = await pause_detection.explain_stall([machine], before, await read_states([machine], {}), since)
     assert told and f"the server {machine.name} stood still" in told
     before, since = await read_states([machine], {}), time.time()
-    assert await pauses.explain_stall([machine], before, before, since) is None, "it is told once"
+    assert await pause_detection.explain_stall([machine], before, before, since) is None, "it is told once"
     waiting = asyncio.create_task(machine.exec(["sleep", "300"]))
     await asyncio.sleep(1)
     os.kill(pid, signal.SIGKILL)

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.live
 
-TOLD = "from nearmetal.run.pauses import measure_sleep; print(measure_sleep())"
+TOLD = "from nearmetal.run.pause_detection import measure_sleep; print(measure_sleep())"
 
 
 def asleep(*shifted: str) -> float:

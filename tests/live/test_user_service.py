@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialRecord, TrialStatus
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.study.study_file import read
@@ -43,8 +43,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def ran(text: str, program: Path, folder: Path, overrides: tuple[str, ...] = ()) -> list[TrialRecord]:
     study = read(text, "own-service.toml", overrides)
-    request = session.Request(study, text, overrides, False, folder, available=False, files=FileReader(program.parent))
-    await session.start(request, print, ())
+    request = study_execution.RunRequest(
+        study, text, overrides, False, folder, available=False, files=FileReader(program.parent)
+    )
+    await study_execution.start_run(request, print, ())
     return list(read_records(RunFolder(folder).journal))
 
 

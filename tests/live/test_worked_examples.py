@@ -9,7 +9,7 @@ import pytest
 from nearmetal.config import Paths
 from nearmetal.lab import image as images
 from nearmetal.model import TrialStatus
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.study.study_file import read
@@ -46,8 +46,8 @@ async def test_the_examples_of_the_manual_run(home: Path) -> None:
     chapter = MANUAL[MANUAL.index("### fio, netperf, redis-benchmark") :]
     text = STUDY + "".join(re.findall(r"```toml\n(.*?)```", chapter, re.DOTALL)[:3])
     study = read(text, "examples.toml", ())
-    request = session.Request(study, text, (), False, home / "run", available=False, files=FileReader(home))
-    await session.start(request, print, ())
+    request = study_execution.RunRequest(study, text, (), False, home / "run", available=False, files=FileReader(home))
+    await study_execution.start_run(request, print, ())
     found = {one.trial.workload: one for one in read_records(RunFolder(home / "run").journal)}
     assert {name: (one.status, one.reason) for name, one in found.items()} == dict.fromkeys(
         ("random-reads", "transactions", "redis"), (TrialStatus.OK, None)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from tests.order.in_process import InProcess
 
 
 @pytest.fixture(autouse=True)
 def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("processes") is None:
-        monkeypatch.setattr(session, "BlockProcesses", InProcess)
+        monkeypatch.setattr(study_execution, "BlockProcesses", InProcess)

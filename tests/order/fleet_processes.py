@@ -11,10 +11,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from nearmetal.fleet.dask import LOOPBACK, configure_dask
-from nearmetal.fleet.engine import OnAFleet
+from nearmetal.fleet.fleet_executor import FleetExecutor
 from nearmetal.fleet.worker import run_worker
 from nearmetal.progress_messages import ignore_text
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
 from tests import fork_server
@@ -91,9 +91,9 @@ def _control(home: str, folder: Path, text: str, scheduler: str, name: str, coun
         if name and not left:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    engine = OnAFleet(scheduler)
+    executor = FleetExecutor(scheduler)
     if (folder / "manifest.json").exists():
-        asyncio.run(session.resume_run(RunFolder(folder), ignore_text, (kill,), engine))
+        asyncio.run(study_execution.resume_run(RunFolder(folder), ignore_text, (kill,), executor))
     else:
-        request = session.Request(mock_run.study(text), text, (), False, folder, available=False)
-        asyncio.run(session.start(request, ignore_text, (kill,), engine))
+        request = study_execution.RunRequest(mock_run.study(text), text, (), False, folder, available=False)
+        asyncio.run(study_execution.start_run(request, ignore_text, (kill,), executor))

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from nearmetal.lab.leftovers import Leftover
 from nearmetal.progress_messages import Say
 from nearmetal.run.block import BlockTask
-from nearmetal.run.block_child import run_task
-from nearmetal.run.block_lines import Said
+from nearmetal.run.block_events import ProgressMessage
+from nearmetal.run.block_main import run_task
 from nearmetal.run.events import BlockSink
 from nearmetal.store.events import Event
 
@@ -31,7 +31,7 @@ class _Sink:
         self._say = say
 
     def emit(self, event: Event) -> None:
-        if isinstance(event, Said):
+        if isinstance(event, ProgressMessage):
             self._say(event.text)
         else:
             self._sink.emit(event)

@@ -7,7 +7,7 @@ from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.model import Study, TrialRecord
 from nearmetal.progress_messages import Say, ignore_text
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.store.events import Event
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
@@ -44,14 +44,14 @@ async def run(
 ) -> tuple[list[Event], list[TrialRecord]]:
     """Run to the end; what was said, and what was recorded."""
     events: list[Event] = []
-    request = session.Request(study(text), text, (), False, folder, available=False)
-    await session.start(request, say, (events.append, listener))
+    request = study_execution.RunRequest(study(text), text, (), False, folder, available=False)
+    await study_execution.start_run(request, say, (events.append, listener))
     return events, list(read_records(RunFolder(folder).journal))
 
 
 async def resume(folder: Path) -> tuple[list[Event], list[TrialRecord]]:
     events: list[Event] = []
-    await session.resume_run(RunFolder(folder), lambda text: None, (events.append,))
+    await study_execution.resume_run(RunFolder(folder), lambda text: None, (events.append,))
     return events, list(read_records(RunFolder(folder).journal))
 
 

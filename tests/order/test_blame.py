@@ -14,7 +14,7 @@ from nearmetal.lab.mock.world import World, write
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import BothClocks, Cause, Completed, Handle, Measurement, Stage, TrialRecord, TrialStatus
 from nearmetal.report import report_input
-from nearmetal.run import pauses, trial
+from nearmetal.run import pause_detection, trial
 from nearmetal.run.blame import Fault
 from nearmetal.run.liveness import Liveness
 from nearmetal.store.events import BlockEnded
@@ -191,7 +191,7 @@ async def test_what_cannot_be_prepared_is_not_waited_for(tmp_path: Path, monkeyp
 
 async def test_a_suspended_host_is_to_blame_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = ["this host was suspended for 9.0 s while it was measured"]
-    monkeypatch.setattr(pauses, "describe_suspension", lambda before, after: told.pop() if told else None)
+    monkeypatch.setattr(pause_detection, "describe_suspension", lambda before, after: told.pop() if told else None)
     attempts, (record,) = await run(tmp_path / "run")
     assert (record.status, record.blame, record.cause) == (TrialStatus.INVALID, "host", "suspended")
     assert attempts == AGAIN
@@ -202,7 +202,7 @@ async def test_what_failed_while_a_machine_stood_still_is_the_hosts(
 ) -> None:
     """Whatever the tool says that waited for it in vain."""
     told = ["the server stood still for 9.0 s while it was measured: was it paused, or moved?"]
-    monkeypatch.setattr(pauses, "describe_stall", lambda machines, still: told.pop() if told else None)
+    monkeypatch.setattr(pause_detection, "describe_stall", lambda machines, still: told.pop() if told else None)
     fails = RuntimeError("no reply in time")
     whole, failed = Http.run, list[str]()
 
@@ -251,7 +251,7 @@ async def test_what_failed_while_the_controller_stood_is_the_controllers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def stop(stage: LabStage) -> None:
-        monkeypatch.setattr(pauses, "longest_pause", lambda since: 30.0)
+        monkeypatch.setattr(pause_detection, "measure_longest_pause", lambda since: 30.0)
 
     befall(monkeypatch, stop, 1, HostCannot("nothing was heard in time"))
     attempts, (record,) = await run(tmp_path / "run")
@@ -289,7 +289,7 @@ async def test_a_machine_that_is_gone_says_so_itself(tmp_path: Path, monkeypatch
 async def test_a_block_with_faults_of_both_is_repeated_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For all contrasts: a treatment's failure in an attempt that does not count is none of its outcome."""
     told = ["this host was suspended for 9.0 s while it was measured"]
-    monkeypatch.setattr(pauses, "describe_suspension", lambda before, after: told.pop() if told else None)
+    monkeypatch.setattr(pause_detection, "describe_suspension", lambda before, after: told.pop() if told else None)
     befall(monkeypatch, kill_service)
     attempts, bad = await run(tmp_path / "run")
     assert attempts[0] == (0, 0, False)
@@ -302,7 +302,7 @@ async def test_a_contrast_names_the_side_that_failed_and_what_others_spoilt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = [None, "this host was suspended for 9.0 s while it was measured"]
-    monkeypatch.setattr(pauses, "describe_suspension", lambda before, after: told.pop() if told else None)
+    monkeypatch.setattr(pause_detection, "describe_suspension", lambda before, after: told.pop() if told else None)
     befall(monkeypatch, kill_service, 2)
     await run(tmp_path / "run", STUDY.replace("blocks = 1", "blocks = 2"))
     (primary,) = [

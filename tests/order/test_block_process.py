@@ -22,12 +22,12 @@ from nearmetal.errors import BadInput
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.model import TrialStatus
 from nearmetal.progress_messages import ignore_text
-from nearmetal.run import block_runner
+from nearmetal.run import block_processes
 from nearmetal.run.block import BlockTask
-from nearmetal.run.block_child import read_task
-from nearmetal.run.block_lines import Beat, BlockFailed, read_event, write_event
+from nearmetal.run.block_events import BlockFailed, Heartbeat, read_event, write_event
+from nearmetal.run.block_main import read_task
 from nearmetal.run.events import Step, TrialEnded, TrialStarted
-from nearmetal.run.runner import plan_task
+from nearmetal.run.plan_execution import plan_task
 from nearmetal.store.events import BlockEnded, Event
 from nearmetal.store.folder import RunFolder
 from tests import fork_server
@@ -89,7 +89,7 @@ async def test_one_that_is_killed_loses_its_trials_and_is_run_again(tmp_path: Pa
 
 
 async def test_one_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_runner, "SILENT", 1.0)
+    monkeypatch.setattr(block_processes, "SILENT", 1.0)
 
     def stop() -> None:
         os.kill(processes("nm-block")[0], signal.SIGSTOP)
@@ -113,7 +113,7 @@ async def test_when_the_process_that_forks_is_stopped_another_takes_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        block_runner, "LIMITS", replace(LIMITS, command=8.0, stop=1.0)
+        block_processes, "LIMITS", replace(LIMITS, command=8.0, stop=1.0)
     )  # a busy host takes 5 s to start one
 
     def stop() -> None:
@@ -127,7 +127,7 @@ async def test_when_the_process_that_forks_is_stopped_another_takes_its_place(
 def test_the_process_that_forks_ends_with_its_controller_also_if_an_answer_was_not_read() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     (tasks, to_tasks), (from_events, events) = os.pipe(), os.pipe()
-    command = [sys.executable, "-m", "nearmetal.run.block_forks"]
+    command = [sys.executable, "-m", "nearmetal.run.fork_server"]
     with theirs, subprocess.Popen(command, stdin=theirs.fileno(), stderr=subprocess.PIPE) as forks:
         socket.send_fds(ours, [b'{"controller": 1, "preload": []}'], [tasks, events])
         assert select.select([ours], [], [], 60)[0]
@@ -152,12 +152,12 @@ async def test_one_is_told_to_end_also_while_it_says_something(tmp_path: Path) -
     await mock_run.run(tmp_path / "run")
     task = plan_task(RunFolder(tmp_path / "run").read_manifest().plan, 0, artifacts=tmp_path)
     for steps in range(8):  # of the loop, between what it says and when it is told
-        heard = block_runner._BlockListener(task, Gathered(), ignore_text)
+        heard = block_processes._BlockListener(task, Gathered(), ignore_text)
         (tasks, to_tasks), (from_events, events) = os.pipe(), os.pipe()
         await heard.open(to_tasks, from_events)
         listening = asyncio.ensure_future(heard.read_lines())
         await asyncio.sleep(0.01)
-        os.write(events, write_event(Beat()))
+        os.write(events, write_event(Heartbeat()))
         for _ in range(steps):
             await asyncio.sleep(0)
         listening.cancel()
@@ -176,7 +176,7 @@ async def test_what_is_no_event_ends_the_block(tmp_path: Path, monkeypatch: pyte
         count += 1
         return read_event(b"rubbish" + line if count == 3 else line)
 
-    monkeypatch.setattr(block_runner, "read_event", garbled)
+    monkeypatch.setattr(block_processes, "read_event", garbled)
     _, records = await mock_run.run(tmp_path / "run")
     (reason,) = {record.reason for record in records if record.status is TrialStatus.LOST}
     assert "it printed rubbish: this is no event" in str(reason)
@@ -207,7 +207,7 @@ asyncio.run(mock_run.run(Path({str(tmp_path / "run")!r}), listener=kill))
 ALONE = """
 import asyncio, sys
 from pathlib import Path
-from nearmetal.run import block_child
+from nearmetal.run import block_main
 
 async def run_task(task, sink):
     print("begins", flush=True)
@@ -218,10 +218,10 @@ async def run_task(task, sink):
         await asyncio.sleep(float(sys.argv[1]))
         Path(sys.argv[2]).touch()
 
-block_child.run_task = run_task
-block_child.LONGEST_ALONE = 3.0
+block_main.run_task = run_task
+block_main.LONGEST_ALONE = 3.0
 sys.stdout = sys.stderr  # as in a process that was forked
-sys.exit(block_child.run_child(sys.stdin.buffer, 1))
+sys.exit(block_main.run_block_process(sys.stdin.buffer, 1))
 """
 TASK = b'{"plan": "", "resolved": [], "mtu": 1500, "artifacts": "", "block": {"index": 0, "attempt": 0, "boots": []}}'
 

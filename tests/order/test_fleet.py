@@ -21,10 +21,10 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.fleet import block_pieces, cluster, controller, dask, messages, worker
 from nearmetal.fleet.assignment import assign_site
-from nearmetal.fleet.engine import OnAFleet
+from nearmetal.fleet.fleet_executor import FleetExecutor
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.progress_messages import ignore_text
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.store import journal
 from nearmetal.store.events import BlockDispatched, BlockEnded, Event
 from nearmetal.store.folder import AHEAD, RunFolder
@@ -43,8 +43,8 @@ THREE = mock_run.STUDY.replace("blocks = 2", "blocks = 3")
 async def run(
     folder: Path, text: str, scheduler: str = "local:2", listener: Callable[[Event], None] = lambda event: None
 ) -> list[TrialRecord]:
-    request = session.Request(mock_run.study(text), text, (), False, folder, available=False)
-    await session.start(request, ignore_text, (listener,), OnAFleet(scheduler))
+    request = study_execution.RunRequest(mock_run.study(text), text, (), False, folder, available=False)
+    await study_execution.start_run(request, ignore_text, (listener,), FleetExecutor(scheduler))
     return list(journal.read_records(RunFolder(folder).journal))
 
 
@@ -86,7 +86,7 @@ async def test_a_run_on_two_sites_is_the_one_that_is_planned(tmp_path: Path) -> 
     assert not processes("nm-block")
     assert await mock_run.left_over() == []
     with pytest.raises(BadInput, match="on a fleet"):
-        await session.resume_run(RunFolder(folder), ignore_text, ())
+        await study_execution.resume_run(RunFolder(folder), ignore_text, ())
 
 
 def workers() -> list[int]:
@@ -158,7 +158,7 @@ async def test_a_run_that_is_interrupted_ends_its_blocks_and_keeps_what_they_mea
     assert [event["interrupted"] for event in events(folder, "RunEnded")] == [True]
     assert await mock_run.left_over() == []
     with standing("local-0", "local-1") as address:
-        await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet(address))
+        await study_execution.resume_run(RunFolder(folder), ignore_text, (), FleetExecutor(address))
     check_whole(folder)
     assert {record.trial.attempt for record in journal.read_records(folder / "journal.jsonl")} == {0}
     assert no_spool_is_left()
@@ -172,7 +172,7 @@ async def test_a_controller_that_is_killed_goes_on_where_its_sites_were(tmp_path
     await settle(tmp_path)
     assert len(events(folder, "BlockDispatched")) == 3
     with standing("local-0", "local-1") as address:
-        await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet(address))
+        await study_execution.resume_run(RunFolder(folder), ignore_text, (), FleetExecutor(address))
     check_whole(folder)
     numbers = [event["dispatch"] for event in events(folder, "BlockDispatched")]
     assert len(set(numbers)) == len(numbers), "no dispatch is given twice"
@@ -187,7 +187,7 @@ async def test_a_controller_that_is_killed_while_it_writes_a_block_down_leaves_n
         killed.join(60)
         assert killed.exitcode == -signal.SIGKILL
         assert list((folder / AHEAD).glob("0-*")), "it is removed once all of it is in the journal"
-        await session.resume_run(RunFolder(folder), ignore_text, (), OnAFleet(address))
+        await study_execution.resume_run(RunFolder(folder), ignore_text, (), FleetExecutor(address))
     await settle(tmp_path)
     check_whole(folder)
     assert [event["block"] for event in events(folder, "BlockEnded")] == [0, 1, 2]
@@ -341,17 +341,17 @@ async def test_a_scheduler_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("text", ["local", "local:0", "http://x:1", "tcp://x", "tcp://x:8786/y", "8786", ""])
 def test_what_is_no_scheduler_is_bad_input(text: str) -> None:
     with pytest.raises(BadInput, match="is no scheduler"):
-        OnAFleet(text)
+        FleetExecutor(text)
 
 
 async def test_several_sites_on_one_host_are_for_pretended_machines_only() -> None:
     text = THREE.replace('kind = "mock"\nspeed = 0.5', 'kind = "mock"').replace('"mock"', '"host"')
     with pytest.raises(BadInput, match="kind mock only"):
-        await session.start(
-            session.Request(mock_run.study(text), text, (), False, Path("run"), False),
+        await study_execution.start_run(
+            study_execution.RunRequest(mock_run.study(text), text, (), False, Path("run"), False),
             ignore_text,
             (),
-            OnAFleet("local:2"),
+            FleetExecutor("local:2"),
         )
 
 

@@ -16,7 +16,7 @@ from nearmetal import cli
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
-from nearmetal.run.preflight import refuse_what_is_there
+from nearmetal.run.preflight import refuse_occupied_folder
 from nearmetal.store import runs
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events
@@ -214,7 +214,7 @@ def test_a_run_in_the_way_is_told_with_what_can_be_done_with_it(
 def test_a_run_in_the_way_that_another_measures_is_told_so(folder: RunFolder) -> None:
     """By a home of its own, else that one is measuring would be told before."""
     with hold_journal(folder.journal), pytest.raises(BadInput) as told:
-        refuse_what_is_there(folder.path)
+        refuse_occupied_folder(folder.path)
     assert str(told.value) == (
         f"{folder.path}: a run is there already, and goes on: another process measures it\n"
         f"  remedy: choose another -o, or see how far it is by: nearmetal show '{folder.path}'"

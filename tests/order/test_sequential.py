@@ -13,10 +13,10 @@ from nearmetal.lab.changes import ledger
 from nearmetal.model import Cause, TrialRecord, TrialStatus
 from nearmetal.report import report_input as report
 from nearmetal.report.write import render
-from nearmetal.run import boot, runner
+from nearmetal.run import boot, plan_execution
 from nearmetal.run.blame import Fault
 from nearmetal.run.events import TrialEnded
-from nearmetal.run.runner import RunCourse
+from nearmetal.run.plan_execution import RunCourse
 from nearmetal.store import runs
 from nearmetal.store.events import BlockEnded, Event, LookTaken, Withdrawn
 from nearmetal.store.folder import RunFolder
@@ -238,7 +238,7 @@ async def test_the_report_says_when_no_look_could_decide_anything(tmp_path: Path
 
 def test_a_look_is_none_where_the_plan_has_none(stopped: Path) -> None:
     folder = RunFolder(stopped)
-    assert runner.look_after(7, folder.read_manifest(), list(read_records(folder.journal)), []) is None
+    assert plan_execution.take_look_after(7, folder.read_manifest(), list(read_records(folder.journal)), []) is None
 
 
 def test_the_report_says_when_it_looked_and_what_a_look_had_to_see(stopped: Path) -> None:

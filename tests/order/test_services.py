@@ -10,7 +10,7 @@ from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
 from nearmetal.model import Completed, TrialRecord, TrialStatus
 from nearmetal.planning import plan
-from nearmetal.run import runner, session
+from nearmetal.run import plan_execution, study_execution
 from nearmetal.run.block import BlockTask
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records as records_of
@@ -44,13 +44,15 @@ blocks = 1
 
 @pytest.fixture(autouse=True)
 def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "MOST_ATTEMPTS", 1)
+    monkeypatch.setattr(plan_execution, "MOST_ATTEMPTS", 1)
 
 
 async def ran(folder: Path, text: str) -> list[TrialRecord]:
     study = read(text, "own.toml")
-    request = session.Request(study, text, (), False, folder / "run", available=False, files=FileReader(folder))
-    await session.start(request, lambda text: None, ())
+    request = study_execution.RunRequest(
+        study, text, (), False, folder / "run", available=False, files=FileReader(folder)
+    )
+    await study_execution.start_run(request, lambda text: None, ())
     return list(records_of(RunFolder(folder / "run").journal))
 
 
@@ -96,7 +98,7 @@ async def test_the_run_keeps_what_it_was_given(tmp_path: Path, commands: list[li
     found = verify(folder.path, lambda step: None)
     assert (found.is_whole, found.unknown) == (True, ())
     (tmp_path / "api").unlink()  # going on needs the run's folder alone
-    session.refuse_what_is_not_as_planned(folder, folder.read_manifest())
+    study_execution.refuse_changed_plan(folder, folder.read_manifest())
     (folder.files / file.sha256).write_bytes(b"another program")
     (damage,) = verify(folder.path, lambda step: None).damaged
     assert damage.file == f"files/{file.sha256}"
@@ -105,7 +107,7 @@ async def test_the_run_keeps_what_it_was_given(tmp_path: Path, commands: list[li
 def test_a_blocks_process_is_given_all_of_it(tmp_path: Path, commands: list[list[str]]) -> None:
     study = read(SERVED, "own.toml")
     made = plan.make_plan(study, resolved=resolve_treatments(study, FileReader(tmp_path)))
-    task = runner.plan_task(made, 0, artifacts=tmp_path / "artifacts", files=tmp_path / "files")
+    task = plan_execution.plan_task(made, 0, artifacts=tmp_path / "artifacts", files=tmp_path / "files")
     there = BlockTask.model_validate_json(task.model_dump_json())
     assert there == task
     assert there.resolved[0].services["api"].files[0].destination == "/srv/api"

@@ -12,7 +12,7 @@ from nearmetal.lab.mock.world import World
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
 from nearmetal.progress_messages import ignore_text
-from nearmetal.run import block_child, runner, session, versions
+from nearmetal.run import block_main, plan_execution, study_execution, versions
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
 from nearmetal.store.manifest import Manifest
@@ -217,10 +217,10 @@ async def test_machines_on_two_sites(tmp_path: Path, monkeypatch: pytest.MonkeyP
         async def aclose(self) -> None:
             """Nothing was reached."""
 
-    monkeypatch.setattr(block_child, "Sites", lambda hosts, say: Opened())
-    request = session.Request(study, text, (), False, tmp_path / "run", available=False)
-    folder = await session.open_folder(request, resolve_treatments(study), Opened())
-    await runner.run(folder, InProcess(ignore_text), {})
+    monkeypatch.setattr(block_main, "Sites", lambda hosts, say: Opened())
+    request = study_execution.RunRequest(study, text, (), False, tmp_path / "run", available=False)
+    folder = await study_execution.open_folder(request, resolve_treatments(study), Opened())
+    await plan_execution.run_plan(folder, InProcess(ignore_text), {})
     found = list(read_records(folder.journal))
     assert {record.site for record in found} == {"far"}
     assert all(record.status is TrialStatus.OK for record in found)

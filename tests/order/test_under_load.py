@@ -8,7 +8,7 @@ import pytest
 from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
 from nearmetal.model import Completed, TrialRecord, TrialStatus, WorkloadSpec
-from nearmetal.run import background_load, runner, session
+from nearmetal.run import background_load, plan_execution, study_execution
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records as records_of
 from nearmetal.study.resolve import build_workload, resolve_workload
@@ -40,15 +40,15 @@ blocks = 1
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "MOST_ATTEMPTS", 1)
+    monkeypatch.setattr(plan_execution, "MOST_ATTEMPTS", 1)
     monkeypatch.setattr(background_load, "SETTLED", 0.1)
 
 
 async def ran(folder: Path) -> dict[str, TrialRecord]:
-    request = session.Request(
+    request = study_execution.RunRequest(
         read(LOADED, "loaded.toml"), LOADED, (), False, folder / "run", available=False, files=FileReader(folder)
     )
-    await session.start(request, lambda text: None, ())
+    await study_execution.start_run(request, lambda text: None, ())
     return {record.trial.workload: record for record in records_of(RunFolder(folder / "run").journal)}
 
 

@@ -307,7 +307,7 @@ def kill_and_clean(machine: Ordinary) -> str:
         f"for n in $(seq 1800); do [ -e {folder} ] && {guest} && break; sleep 1; done; sleep 3; "
         f"{guest} || {{ cat {folder}.out; exit 1; }}; "
         # Also the process of its block, which would put all right by itself.
-        f"kill -9 $(pgrep -f '[n]earmetal run quickstart|[n]earmetal.run.block_forks'); sleep 2",
+        f"kill -9 $(pgrep -f '[n]earmetal run quickstart|[n]earmetal.run.fork_server'); sleep 2",
         LONG,
     )
     cleaned = execute(machine, f"{PROGRAM} clean", LONG)

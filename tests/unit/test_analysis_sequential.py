@@ -14,7 +14,7 @@ from nearmetal.analysis.results import Contrast, Verdict
 from nearmetal.analysis.sequential import correlation_of, looks
 from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.analysis.student_t import find_student_quantile
-from nearmetal.run.runner import look_after
+from nearmetal.run.plan_execution import take_look_after
 from nearmetal.store.manifest import Manifest
 from tests.analysis_inputs import PRIMARIES, codes, manifest, only, wobble
 from tests.analysis_inputs import whole_run as made_up
@@ -187,7 +187,7 @@ def test_what_is_futile_is_not_waited_for_and_yet_judged_if_blocks_go_on() -> No
     of = manifest(blocks=SEQUENTIAL)
     ratio: Of = lambda block: (1.0 if block < 24 else 3.0) + wobble(block, 0.2)  # noqa: E731
     noisy = made_up(of, lambda block, arm, _: 100 * (ratio(block) if arm == "docker" else 1.0))
-    look = look_after(24, of, [record for record in noisy if record.trial.block < 24], [])
+    look = take_look_after(24, of, [record for record in noisy if record.trial.block < 24], [])
     assert look is not None and (look.decided, look.undecided, look.stops) == (0, 0, True)
     early = conclude(of, ratio, 24)
     assert (early.verdict, early.is_futile, early.adjusted) == (Verdict.UNDECIDED, True, None)
@@ -214,7 +214,7 @@ def test_what_no_more_blocks_could_decide_is_not_waited_for(value: float, stops:
     noisy = made_up(
         of, lambda block, arm, _: value if (arm, block) == ("docker", 0) else 100 * (1 + wobble(block, 0.1))
     )
-    look = look_after(8, of, [record for record in noisy if record.trial.block < 8], [])
+    look = take_look_after(8, of, [record for record in noisy if record.trial.block < 8], [])
     assert look is not None
     assert (look.decided, look.stops) == (0, stops)
 

@@ -15,7 +15,7 @@ from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import Ledger, Origin, held, ledgers_folder, outstanding, read_origin
 from nearmetal.lab.mock.world import World
 from nearmetal.model import Change, Handle, Site
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from tests.command_line import called
 
 _SYSCTL = "net.ipv4.tcp_autocorking"
@@ -102,7 +102,7 @@ async def test_a_run_does_not_begin_by_contradicting_itself() -> None:
     ledger.close()
     (ledgers_folder() / "damaged.jsonl").write_text("rubbish\n")
     said: list[str] = []
-    await session._put_right(said.append)
+    await study_execution._restore_host(said.append)
     assert [what.partition(": ")[0] for what in said] == ["still there"]
 
 
@@ -133,7 +133,7 @@ async def test_what_another_host_has_is_named_and_left_to_it(monkeypatch: pytest
         "  remedy: give `nearmetal clean` there; if that host is no more, remove the file",
     )
     said: list[str] = []
-    await session._put_right(said.append)
+    await study_execution._restore_host(said.append)
     assert said == [f"still there: {cleaned.left[0]}"]
     assert path.read_bytes() == before
 

@@ -22,7 +22,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
 from nearmetal.lab.image import Recipe
-from nearmetal.run.preflight import refuse_what_is_there
+from nearmetal.run.preflight import refuse_occupied_folder
 from nearmetal.store.folder import RunFolder
 from nearmetal.system import system_errors
 from tests import fork_server
@@ -290,7 +290,7 @@ def test_where_no_folder_can_be_made_another_is_to_be_named(tmp_path: Path, plac
 
 def test_a_folder_that_was_tried_for_a_run_that_is_refused_is_not_left(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
-    refuse_what_is_there(tmp_path / "runs" / "a" / "b")
+    refuse_occupied_folder(tmp_path / "runs" / "a" / "b")
     assert list((tmp_path / "runs").iterdir()) == []
 
 
@@ -304,7 +304,7 @@ def test_no_run_is_put_into_the_folder_of_another(tmp_path: Path, inside: str) -
         (run / name).touch()
     study = tmp_path / "s.toml"
     study.write_text(GOOD)
-    refuse_what_is_there(tmp_path / "b")
+    refuse_occupied_folder(tmp_path / "b")
     ended = called("run", str(study), "-o", f"a/{inside}", cwd=tmp_path)
     assert ended.returncode == 2, ended.stderr
     told = f"a/{inside}: this lies in the folder of another run\n  remedy: name one outside of {run} by -o"

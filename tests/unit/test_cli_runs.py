@@ -204,7 +204,7 @@ def test_a_run_that_lacks_its_end_alone_asks_for_no_machine(
         raise HostCannot("no engine answers")
 
     monkeypatch.setattr("nearmetal.environments.mock.Mock.prepare", gone)
-    monkeypatch.setattr("nearmetal.run.session.collect_versions", gone)
+    monkeypatch.setattr("nearmetal.run.study_execution.collect_versions", gone)
     ended = called("resume", str(folder))
     assert ended.returncode == status, ended.stderr
     assert called("resume", str(folder)).stdout.startswith("nothing is left to do")

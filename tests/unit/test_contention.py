@@ -137,8 +137,8 @@ async def test_a_kernel_that_does_not_count_pressure_is_read_all_the_same() -> N
 async def test_a_machine_of_which_no_account_tells_is_asked_whether_it_is_there() -> None:
     server, client = (ScriptedMachine(name, "", lambda argv: Completed(status=0)) for name in ("server0", "client0"))
     stage = ScriptedStage([server], [client])
-    await contention.must_be_there(stage, accounts(after(IDLE), 1.0, None))
+    await contention.require_machines(stage, accounts(after(IDLE), 1.0, None))
     assert (server.ran, client.ran) == ([], [["true"]])
     client.lost = True
     with pytest.raises(MachineLost):
-        await contention.must_be_there(stage, accounts(after(IDLE), 1.0, None))
+        await contention.require_machines(stage, accounts(after(IDLE), 1.0, None))

@@ -13,7 +13,7 @@ from nearmetal.commands.gates import JudgedRun, judge_measured
 from nearmetal.errors import BadInput
 from nearmetal.model import Response, TrialRecord
 from nearmetal.planning import plan as planning
-from nearmetal.run.runner import look_after
+from nearmetal.run.plan_execution import take_look_after
 from nearmetal.store.manifest import Manifest, pack_plan, unpack_plan
 from nearmetal.study import study_file
 from nearmetal.study.measurement_digest import digest_measurement
@@ -79,7 +79,7 @@ def test_a_run_goes_on_until_its_headlines_are_decided() -> None:
     made = with_headline(blocks={"min": 12, "max": 16})
     first = made.plan.looks[0].blocks
     clear = [one for one in measure(made, 0.5, 2.0) if one.trial.block < first]
-    look = look_after(first, made, clear, [])
+    look = take_look_after(first, made, clear, [])
     assert look is not None and look.stops
     vague = [
         one.model_copy(
@@ -94,7 +94,7 @@ def test_a_run_goes_on_until_its_headlines_are_decided() -> None:
         else one
         for one in clear
     ]
-    look = look_after(first, made, vague, [])
+    look = take_look_after(first, made, vague, [])
     assert look is not None and not look.stops and (look.decided, look.undecided) == (1, 1)
 
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from nearmetal.lab.commands import process
-from nearmetal.lab.machines import pauses
-from nearmetal.lab.machines.pauses import StillnessChange, Stops
+from nearmetal.lab.machines import pause_events
+from nearmetal.lab.machines.pause_events import PauseEvent, PauseRecorder
 from tests.waiting import until, wait_until
 
 
@@ -30,7 +30,7 @@ from tests.waiting import until, wait_until
     ],
 )
 def test_events_tell_for_how_long_something_stood_still(events: list[tuple[float, bool]], seconds: float) -> None:
-    assert pauses.between([StillnessChange(at, stands) for at, stands in events], 10, 20) == seconds
+    assert pause_events.sum_paused_seconds([PauseEvent(at, stands) for at, stands in events], 10, 20) == seconds
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_events_tell_for_how_long_something_stood_still(events: list[tuple[float
     ],
 )
 def test_that_it_goes_on_counts_behind_a_stop_alone(events: list[tuple[float, bool]], seconds: float) -> None:
-    heard = pauses.behind_stops([StillnessChange(at, stands) for at, stands in events])
-    assert pauses.between(heard, 10, 20) == seconds
+    heard = pause_events.drop_unpaired_resumes([PauseEvent(at, stands) for at, stands in events])
+    assert pause_events.sum_paused_seconds(heard, 10, 20) == seconds
 
 
 def test_a_stop_that_is_over_before_it_is_told_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,23 +56,23 @@ def test_a_stop_that_is_over_before_it_is_told_is_none(monkeypatch: pytest.Monke
         return told.pop()
 
     monkeypatch.setattr(os, "waitid", waitid)
-    stops = Stops(os.getpid())
+    recorder = PauseRecorder(os.getpid())
     wait_until(lambda: not [one for one in threading.enumerate() if one.name == f"stops of {os.getpid()}"])
-    assert stops.seconds(time.time() - 100) == 0
+    assert recorder.sum_seconds(time.time() - 100) == 0
 
 
 async def test_a_program_that_is_stopped_by_a_signal_is_heard_of_until_it_ends() -> None:
     running = process.LocalProcess(await process.start(["sleep", "600"]))
-    stops = Stops(running.pid)
+    recorder = PauseRecorder(running.pid)
     since = time.time()
-    assert stops.seconds(since) == 0
+    assert recorder.sum_seconds(since) == 0
     await running.signal(signal.SIGSTOP)
-    await until(lambda: stops.seconds(since) > 0)
-    stopped = stops.seconds(since)
-    await until(lambda: stops.seconds(since) > stopped)
+    await until(lambda: recorder.sum_seconds(since) > 0)
+    stopped = recorder.sum_seconds(since)
+    await until(lambda: recorder.sum_seconds(since) > stopped)
     await running.signal(signal.SIGCONT)
-    await until(lambda: not stops._events[-1].stands)
-    assert stops.seconds(since) > stopped
-    assert stops.seconds(time.time()) == 0
+    await until(lambda: not recorder._events[-1].is_stop)
+    assert recorder.sum_seconds(since) > stopped
+    assert recorder.sum_seconds(time.time()) == 0
     assert (await running.stop()).status == 128 + signal.SIGTERM
     await until(lambda: not [one for one in threading.enumerate() if one.name == f"stops of {running.pid}"])

@@ -11,7 +11,7 @@ import pytest
 from nearmetal.model import Study
 from nearmetal.planning import plan as planning
 from nearmetal.planning.plan import digest_study
-from nearmetal.run.boot import trial_seed
+from nearmetal.run.boot import derive_trial_seed
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.upgrade import upgrade_v1
 from nearmetal.study.blocks import plan_block, plan_blocks
@@ -34,7 +34,7 @@ def test_the_same_study_and_seed_give_the_same_trials(name: str) -> None:
     for index, ids in enumerate(kept["ids"]):
         assert [trial.id for trial in plan_block(as_then, index).trials] == ids
         assert {trial.id for trial in plan_block(plan, index).trials} == set(ids)
-    seeds = [trial_seed(plan.study, 0, 0, workload, 0) for workload in plan.workloads]
+    seeds = [derive_trial_seed(plan.study, 0, 0, workload, 0) for workload in plan.workloads]
     assert seeds == kept["seeds"]
 
 

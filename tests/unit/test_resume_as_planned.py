@@ -11,7 +11,7 @@ import pytest
 from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.model import PluginVersion
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.store.folder import RunFolder
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
@@ -39,14 +39,14 @@ def changed(kept: Path, place: Path, change: Callable[[dict[str, Any]], object])
 
 def refusal(folder: RunFolder) -> str:
     with pytest.raises(BadInput) as error:
-        session.refuse_what_is_not_as_planned(folder, folder.read_manifest())
+        study_execution.refuse_changed_plan(folder, folder.read_manifest())
     assert error.value.remedy
     return error.value.what
 
 
 def test_a_run_as_it_was_planned_goes_on(kept: Path) -> None:
     folder = RunFolder(kept)
-    session.refuse_what_is_not_as_planned(folder, folder.read_manifest())
+    study_execution.refuse_changed_plan(folder, folder.read_manifest())
 
 
 def test_trials_that_would_have_other_names(kept: Path, tmp_path: Path) -> None:
@@ -79,12 +79,12 @@ def test_a_plugin_of_another_version_is_told(kept: Path, monkeypatch: pytest.Mon
     manifest = RunFolder(kept).read_manifest()
     before = PluginVersion(group="workloads", plugin="http", distribution="theirs", version="1.0")
     older = manifest.model_copy(update={"plugins": (before,)})
-    (told,) = session.find_other_plugins(older).values()
+    (told,) = study_execution.find_other_plugins(older).values()
     assert told[0] == "1.0"
-    assert session.find_other_plugins(manifest) == {}
+    assert study_execution.find_other_plugins(manifest) == {}
     now = before.model_copy(update={"version": "2.0"})
-    monkeypatch.setattr(session, "collect_plugins", lambda _: (now,))
-    assert session.find_other_plugins(older) == {"the plugin http of theirs": ("1.0", "2.0")}
+    monkeypatch.setattr(study_execution, "collect_plugins", lambda _: (now,))
+    assert study_execution.find_other_plugins(older) == {"the plugin http of theirs": ("1.0", "2.0")}
 
 
 def test_a_kind_that_describes_no_family_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

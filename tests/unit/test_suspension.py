@@ -8,8 +8,8 @@ import pytest
 from nearmetal.errors import ToolFailed
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, HostSpec, TrialStatus
-from nearmetal.run import pauses
-from nearmetal.run.pauses import SuspensionReading, describe_suspension
+from nearmetal.run import pause_detection
+from nearmetal.run.pause_detection import SuspensionReading, describe_suspension
 from tests.order import mock_run
 from tests.unit.workloads_stage import ScriptedMachine, ScriptedStage
 
@@ -56,16 +56,19 @@ async def test_another_host_is_asked_how_often_it_was_suspended() -> None:
     server.site = client.site = Far("far", b"3\n", b"4\n")
     silent.site = Far("silent")
     stage = ScriptedStage([server], [client, silent])
-    before = await pauses.read(stage)
+    before = await pause_detection.read_suspension(stage)
     assert before.counts == {"far": 3}
-    assert describe_suspension(before, await pauses.read(stage)) == "the host far was suspended while it was measured"
+    assert (
+        describe_suspension(before, await pause_detection.read_suspension(stage))
+        == "the host far was suspended while it was measured"
+    )
 
 
 async def test_a_trial_in_which_this_host_was_suspended_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = chain((10.0, 10.0, 15.0), repeat(15.0))  # as the trial begins, and before and after it measures
-    monkeypatch.setattr(pauses, "measure_sleep", lambda: next(told))
+    monkeypatch.setattr(pause_detection, "measure_sleep", lambda: next(told))
     _, records = await mock_run.run(tmp_path / "run")
     first, *others = records
     assert (first.status, first.reason) == (
@@ -78,7 +81,7 @@ async def test_a_trial_in_which_this_host_was_suspended_does_not_count(
 async def test_clocks_of_a_host_that_is_awake_keep_their_distance() -> None:
     """A constant would do so too: that they tell of one that slept is seen live."""
     stage = ScriptedStage([machine("server")], [])
-    before = await pauses.read(stage)
+    before = await pause_detection.read_suspension(stage)
     assert before.counts == {}
     assert before.asleep > -0.1
-    assert describe_suspension(before, await pauses.read(stage)) is None
+    assert describe_suspension(before, await pause_detection.read_suspension(stage)) is None

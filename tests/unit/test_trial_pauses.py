@@ -5,9 +5,9 @@ import time
 import pytest
 
 from nearmetal.model import Completed
-from nearmetal.run import pauses
+from nearmetal.run import pause_detection
 from nearmetal.run.machine_state import Clock, MachineState
-from nearmetal.run.pauses import measure_stall
+from nearmetal.run.pause_detection import measure_stall
 from tests.unit.workloads_stage import ScriptedMachine
 
 
@@ -51,15 +51,15 @@ def at_work(name: str) -> ScriptedMachine:
 def test_the_machine_that_stood_longest_is_told() -> None:
     """By its clock, or by who runs it."""
     machines = [at_work("server1"), at_work("server2"), at_work("client")]
-    assert pauses.describe_stall(machines, (1.0, 3.5, 0.0)) == (
+    assert pause_detection.describe_stall(machines, (1.0, 3.5, 0.0)) == (
         "the server server2 stood still for 3.5 s while it was measured: was it paused, or moved?"
     )
-    assert pauses.describe_stall(machines, (0.0, 0.0, 0.0)) is None
+    assert pause_detection.describe_stall(machines, (0.0, 0.0, 0.0)) is None
 
 
 async def test_what_was_paused_is_told_where_its_clock_went_on() -> None:
     machines = [at_work("server"), PausedOnce("client", "10.0.0.2", lambda argv: Completed(status=0))]
     before, after = (2 * (MachineState({}, clock(at, at)),) for at in (10.0, 20.0))
-    told = await pauses.explain_stall(machines, before, after, time.time())
+    told = await pause_detection.explain_stall(machines, before, after, time.time())
     assert told and told.startswith("the client client stood still for 2.5 s")
-    assert await pauses.explain_stall(machines[:1], before[:1], after[:1], time.time()) is None
+    assert await pause_detection.explain_stall(machines[:1], before[:1], after[:1], time.time()) is None

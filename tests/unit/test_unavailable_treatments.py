@@ -51,7 +51,7 @@ async def open_site(name: str) -> Site:
 
 
 async def lacking_of(study: Study, opening: OpenSite) -> unavailable_treatments.Missing:
-    return await unavailable_treatments.cannot_run(study, resolve_treatments(study), opening)
+    return await unavailable_treatments.find_unavailable(study, resolve_treatments(study), opening)
 
 
 @pytest.fixture

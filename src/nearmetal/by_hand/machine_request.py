@@ -13,7 +13,7 @@ from nearmetal.lab.lab import OpenSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.site import available_cpus
 from nearmetal.model import MachineSpec, Resolved, ResolvedEnvironment, Study
-from nearmetal.run.unavailable_treatments import cannot_run
+from nearmetal.run.unavailable_treatments import find_unavailable
 from nearmetal.spelling import did_you_mean
 from nearmetal.study.checks.places import describe_kind
 from nearmetal.study.error_messages import join_path
@@ -116,7 +116,7 @@ def _read(environment: str, overrides: Sequence[str]) -> Study:
 
 async def refuse_what_cannot_be(wanted: MachineRequest, open_site: OpenSite) -> None:
     """HostCannot with what is lacking."""
-    for _, lacking in await cannot_run(wanted.study, [wanted.resolved], open_site):
+    for _, lacking in await find_unavailable(wanted.study, [wanted.resolved], open_site):
         raise HostCannot(f"{lacking.what}: {lacking.detail}", wanted.environment.kind, lacking.remedy)
 
 

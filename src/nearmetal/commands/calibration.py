@@ -25,7 +25,7 @@ from nearmetal.report import figures, words
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections import calibration
 from nearmetal.report.terminal import counts_line
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.spelling import did_you_mean
 from nearmetal.store import calibrations, runs
 from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
@@ -57,11 +57,11 @@ def run(
     if opened.study.environment("first") != opened.study.environment("again"):
         what = "`first` and `again` are to be the same, and are not"
         raise BadInput(what, STUDY, "set the same of both: environments.first.KEY and environments.again.KEY")
-    path = output or session.default_folder(opened.study)
-    request = session.Request(opened.study, opened.source, opened.overrides, opened.quick, path, False)
+    path = output or study_execution.default_folder(opened.study)
+    request = study_execution.RunRequest(opened.study, opened.source, opened.overrides, opened.quick, path, False)
     try:
         with make_watcher(opened.study, planning.make_plan(opened.study), console) as watcher:
-            finished = until_interrupted(session.start(request, console.print, (watcher,)), console.print)
+            finished = until_interrupted(study_execution.start_run(request, console.print, (watcher,)), console.print)
     except LeftAtOnce:
         tell_interrupted(RunFolder(path))
         raise

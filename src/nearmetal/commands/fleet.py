@@ -29,6 +29,6 @@ def block() -> int:
 
     For `nearmetal run` on another host; people have no use for it.
     """
-    from nearmetal.run import block_child
+    from nearmetal.run import block_main
 
-    return block_child.main()
+    return block_main.main()

@@ -12,7 +12,7 @@ from nearmetal.console.printing import console_for, unfold_console
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.report import figures, words
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.store import journal
 from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import Pilot, keep_pilot
@@ -32,16 +32,16 @@ def make_pilot(opened: OpenedStudy, available: bool, as_json: bool) -> bool:
     design = opened.study.design.model_copy(update={"blocks": BOOTS, "repeats": TRIALS})
     study = opened.study.model_copy(update={"design": design})
     overrides = (*opened.overrides, f"design.blocks={BOOTS}", f"design.repeats={TRIALS}")
-    path = session.default_folder(study, "-pilot")
-    request = session.Request(
+    path = study_execution.default_folder(study, "-pilot")
+    request = study_execution.RunRequest(
         study, opened.source, overrides, opened.quick, path, available, files=opened.files, is_pilot=True
     )
     resolved = resolve_treatments(study, opened.files)
-    missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
+    missing = run_until_done(study_execution.find_missing(study, resolved)) if available else []
     plan = planning.make_plan(study, [treatment for treatment, _ in missing], resolved)
     console.print(f"a pilot of {BOOTS} boots of each treatment measures the noise; its verdicts do not matter")
     with make_watcher(study, plan, console) as watching:
-        finished = until_interrupted(session.start(request, console.print, (watching,)), console.print)
+        finished = until_interrupted(study_execution.start_run(request, console.print, (watching,)), console.print)
     folder = RunFolder(path)
     if not finished:
         console.print(f"the pilot was interrupted; what it measured is in {quote(str(path))}", soft_wrap=True)

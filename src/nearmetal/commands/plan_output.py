@@ -19,9 +19,9 @@ from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.planning.touched_files import TouchedFile, list_touched
 from nearmetal.report import figures, words
 from nearmetal.report.block_count import about_sizing
-from nearmetal.run import session
+from nearmetal.run import study_execution
 from nearmetal.run.estimate import estimate_plan, most_captured
-from nearmetal.run.unavailable_treatments import Missing, by_finding, foresee_missing
+from nearmetal.run.unavailable_treatments import Missing, foresee_missing, group_by_finding
 from nearmetal.study import factors
 from nearmetal.study.checks.treatments import find_idle_keys
 from nearmetal.study.levels import format_assignment
@@ -48,7 +48,7 @@ def show_plan(opened: OpenedStudy, available: bool, as_json: bool, asks: bool = 
     resolved = resolve_treatments(study, opened.files)
     not_asked: tuple[str, ...] = ()
     if asks:
-        missing = run_until_done(session.what_is_missing(study, resolved))
+        missing = run_until_done(study_execution.find_missing(study, resolved))
     else:
         missing, not_asked = run_until_done(foresee_missing(study, resolved))
     left_out = [treatment for treatment, _ in missing] if available else []
@@ -271,7 +271,7 @@ def _show_duration_of(seconds: float, plan: Plan) -> str:
 
 def say_missing(missing: Missing, heading: str, console: Console) -> None:
     """Each thing that is missing once, with the treatments that lack it, and what mends it."""
-    for finding, treatments in by_finding(missing).items():
+    for finding, treatments in group_by_finding(missing).items():
         detail = f": {finding.detail}" if finding.detail else ""
         console.print(Text.assemble((heading, "yellow"), f": {strip_controls(finding.what + detail)}"))
         for name in treatments[:_NAMED]:

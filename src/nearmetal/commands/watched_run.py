@@ -22,8 +22,8 @@ from nearmetal.planning import noise_evidence
 from nearmetal.planning import plan as planning
 from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.report.block_count import about_sizing
-from nearmetal.run import session
-from nearmetal.run.engine import Engine
+from nearmetal.run import study_execution
+from nearmetal.run.block_executor import BlockExecutor
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.run.progress import Progress
 from nearmetal.store import journal, runs
@@ -50,18 +50,18 @@ def run(
     scheduler: str | None = None,
 ) -> int:
     """`form` is that of the result: "text", "json", "md" or "junit". If quiet, it prints that alone."""
-    engine = _choose_engine(scheduler)
+    executor = _choose_executor(scheduler)
     as_json = form != "text"
     study = noise_evidence.open_number(opened.study)
-    folder = output or session.default_folder(study)
+    folder = output or study_execution.default_folder(study)
     console = _console_of_course(as_json, is_quiet)
     resolved = resolve_treatments(study, opened.files)
-    missing = run_until_done(session.what_is_missing(study, resolved)) if available else []
+    missing = run_until_done(study_execution.find_missing(study, resolved)) if available else []
     say_idle_keys(study, console)
     say_missing(missing, "left out", console)
     left_out = [treatment for treatment, _ in missing]
     plan = planning.make_plan(study, left_out, resolved)
-    request = session.Request(
+    request = study_execution.RunRequest(
         opened.study,
         opened.source,
         opened.overrides,
@@ -90,7 +90,9 @@ def run(
     began = time.monotonic()
     try:
         with make_watcher(study, plan, console) as watching:
-            finished = until_interrupted(session.start(request, console.print, (watching,), engine), console.print)
+            finished = until_interrupted(
+                study_execution.start_run(request, console.print, (watching,), executor), console.print
+            )
     except LeftAtOnce:
         _tell_interrupted(RunFolder(folder))
         raise
@@ -113,13 +115,13 @@ def run(
     return status
 
 
-def _choose_engine(scheduler: str | None) -> Engine | None:
+def _choose_executor(scheduler: str | None) -> BlockExecutor | None:
     """None for this host. BadInput."""
     if scheduler is None:
         return None
-    from nearmetal.fleet.engine import OnAFleet
+    from nearmetal.fleet.fleet_executor import FleetExecutor
 
-    return OnAFleet(scheduler)
+    return FleetExecutor(scheduler)
 
 
 def _console_of_course(as_json: bool, is_quiet: bool) -> Console:
@@ -131,7 +133,7 @@ def _console_of_course(as_json: bool, is_quiet: bool) -> Console:
 
 def resume_run(path: Path, form: str, is_quiet: bool = False, scheduler: str | None = None) -> int:
     """By the gates that the run was begun with. `form` is that of the result, and `is_quiet` as of `run`."""
-    engine = _choose_engine(scheduler)
+    executor = _choose_executor(scheduler)
     as_json = form != "text"
     folder = RunFolder.open(path)
     if folder.bundle is not None:
@@ -148,12 +150,14 @@ def resume_run(path: Path, form: str, is_quiet: bool = False, scheduler: str | N
         console.print("nothing is left to do: this run has come to its end")
         return _conclude_run(folder, True, "", form)
     began = time.monotonic()
-    is_measured = session.lacks_its_end_alone(folder, manifest, Progress.from_lines(before))
+    is_measured = study_execution.lacks_only_its_end(folder, manifest, Progress.from_lines(before))
     if not is_measured:
-        session.refuse_what_is_not_as_planned(folder, manifest)
+        study_execution.refuse_changed_plan(folder, manifest)
     try:
         with make_watcher(manifest.study, manifest.plan, console, before, is_measured) as watching:
-            finished = until_interrupted(session.resume_run(folder, console.print, (watching,), engine), console.print)
+            finished = until_interrupted(
+                study_execution.resume_run(folder, console.print, (watching,), executor), console.print
+            )
     except LeftAtOnce:
         _tell_interrupted(folder)
         raise

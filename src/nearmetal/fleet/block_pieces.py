@@ -16,7 +16,7 @@ from nearmetal.fleet import site as on_site
 from nearmetal.fleet.cluster import Fleet, SiteLost
 from nearmetal.fleet.messages import ARTIFACTS, EVENTS, Part, Spool, SpooledFile
 from nearmetal.model import TrialRecord
-from nearmetal.run.block_lines import PASSING, read_event, write_event
+from nearmetal.run.block_events import TRANSIENT_PREFIXES, read_event, write_event
 from nearmetal.run.events import TrialEnded
 from nearmetal.store.events import Event
 from nearmetal.store.folder import AHEAD, RunFolder
@@ -48,7 +48,7 @@ class Piece:
         A line that was cut does not count.
         """
         for line in (self.folder / EVENTS).read_bytes().split(b"\n")[:-1]:
-            if line.startswith(PASSING):
+            if line.startswith(TRANSIENT_PREFIXES):
                 continue
             event = read_event(line)
             if isinstance(event, TrialEnded):

@@ -23,11 +23,11 @@ from nearmetal.fleet.messages import BlockOrder, Spool
 from nearmetal.model import BlockPlan, Cause, HostSpec, Level, Plan, Resolved, TrialRecord, TrialStatus
 from nearmetal.progress_messages import Say
 from nearmetal.run.blame import Fault, describe_fault
-from nearmetal.run.block_lines import BlockFailed, BlockFinished, Said
+from nearmetal.run.block_events import BlockFailed, BlockFinished, ProgressMessage
 from nearmetal.run.boot import address_trial
 from nearmetal.run.events import TrialEnded
+from nearmetal.run.plan_execution import RunCourse, is_measured, plan_task
 from nearmetal.run.progress import Progress
-from nearmetal.run.runner import RunCourse, is_measured, plan_task
 from nearmetal.run.site_resources import is_pretended
 from nearmetal.store.events import BlockDispatched, BlockEnded, Event, SitesJoined
 from nearmetal.store.folder import AHEAD, RunFolder
@@ -413,7 +413,7 @@ class Controller:
     def _write_down(self, piece: Piece) -> None:
         piece.place_artifacts(self._folder)
         for event in piece.read_events():
-            if isinstance(event, Said):
+            if isinstance(event, ProgressMessage):
                 self._say(f"{piece.site}: {event.text}")
             elif event.durable and not self._is_known(event):
                 self._course.stream.emit(event)

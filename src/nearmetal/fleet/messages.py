@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from nearmetal.model import Document, Frozen
 from nearmetal.run.block import BlockTask
-from nearmetal.run.block_lines import BlockFailed
+from nearmetal.run.block_events import BlockFailed
 
 EVENTS = "events.jsonl"
 ARTIFACTS = "artifacts"

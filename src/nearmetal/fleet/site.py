@@ -28,14 +28,14 @@ from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.fleet.messages import ARTIFACTS, EVENTS, BlockOrder, Outcome, Part, Spool, SpooledFile
 from nearmetal.lab import probe
 from nearmetal.lab.lock import measuring, try_lock
-from nearmetal.run.block_child import BEAT
-from nearmetal.run.block_lines import BlockFailed
+from nearmetal.run.block_events import BlockFailed
+from nearmetal.run.block_main import HEARTBEAT_SECONDS
 from nearmetal.system import held_secrets
 from nearmetal.system.files import closing_descriptor, make_folder, sync_folder, write_whole
 
 LOOK = 0.25
 """Seconds between two looks whether the order still stands."""
-SILENT = 12 * BEAT
+SILENT = 12 * HEARTBEAT_SECONDS
 """Seconds without a sign of life after which a block's process hangs."""
 _LOCK = "lock"
 _CLOSED = "closed"

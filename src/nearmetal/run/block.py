@@ -16,7 +16,7 @@ from nearmetal.lab.leftovers import Leftover
 from nearmetal.lab.networks import network
 from nearmetal.model import BlockPlan, Document, HostSpec, KernelTable, Resolved, TrialPlan, identify_assignment
 from nearmetal.run import site_resources
-from nearmetal.run.boot import heed_cancellation, run_boot
+from nearmetal.run.boot import raise_if_cancelled, run_boot
 from nearmetal.run.boot_state import BootTask
 from nearmetal.run.dashboard_link import wait_while_paused
 from nearmetal.run.events import BlockSink
@@ -82,7 +82,7 @@ async def run_block(task: BlockTask, lab: Lab, sink: BlockSink) -> None:
         if task.mtu is None:
             lab.mtu = await _find_mtu(task, lab)
         for boot in task.block.boots:
-            heed_cancellation()
+            raise_if_cancelled()
             is_broken |= await wait_while_paused(task.request, sink)
             trials: tuple[TrialPlan, ...] = tuple(trial for trial in boot.trials if trial.id not in task.done)
             place = places[identify_assignment(boot.treatment)]

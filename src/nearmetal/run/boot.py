@@ -46,17 +46,17 @@ async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> bool:
     try:
         await _provision_boot(task, booted, lab, sink)
         while left:
-            heed_cancellation()
-            sink.emit(TrialEnded(record=await run_trial(_trial_task(task, booted, left[0]), sink)))
+            raise_if_cancelled()
+            sink.emit(TrialEnded(record=await run_trial(_make_trial_task(task, booted, left[0]), sink)))
             left.pop(0)
             if left and await wait_while_paused(task.request, sink):
                 was_paused = True
                 booted.note_interruption()
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
-        if (disk := _of_a_disk(error)) is not None:
+        if (disk := _find_disk_error(error)) is not None:
             raise disk from None
         for trial in left:
-            sink.emit(TrialEnded(record=_without_figures(task, booted, trial, error)))
+            sink.emit(TrialEnded(record=_draft_failed_record(task, booted, trial, error)))
     finally:
         await _tear_down(booted, lab, sink)
     sink.emit(
@@ -65,14 +65,14 @@ async def run_boot(task: BootTask, lab: Lab, sink: BlockSink) -> bool:
     return was_paused
 
 
-def _of_a_disk(error: Exception) -> OSError | None:
+def _find_disk_error(error: Exception) -> OSError | None:
     """What a disk of this host said that ends the run; a site of ours tells it as the cause of its own error."""
     _, error = find_blamed(error, "")
     said = error.__cause__ if isinstance(error, NearmetalError) else error
     return said if isinstance(said, OSError) and said.errno in _NO_MORE_IS_WRITTEN else None
 
 
-def heed_cancellation() -> None:
+def raise_if_cancelled() -> None:
     """End here when that was asked for: a wait that was just over when the request came has not passed it on."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -127,12 +127,12 @@ async def _provision_boot(task: BootTask, booted: ProvisionedBoot, lab: Lab, sin
 async def _make_clients(
     booted: ProvisionedBoot, share: Share, lab: Lab, servers: Sequence[model.Machine]
 ) -> list[model.Handle]:
-    with _of_clients(), blame_plugin(_name_environment(booted.asked.clients.environment)):
+    with _mark_client_errors(), blame_plugin(_name_environment(booted.asked.clients.environment)):
         return await machine_creation.make_clients(booted, share, lab, servers)
 
 
 @contextmanager
-def _of_clients() -> Iterator[None]:
+def _mark_client_errors() -> Iterator[None]:
     """A machine that fails in here is no server, whatever its name."""
     try:
         yield
@@ -226,7 +226,7 @@ def _address_of_trial(task: BootTask, trial: model.TrialPlan) -> model.TrialAddr
     return address_trial(task.block, task.attempt, task.boot.treatment, trial)
 
 
-def trial_seed(plan: str, block: int, attempt: int, workload: str, repeat: int) -> int:
+def derive_trial_seed(plan: str, block: int, attempt: int, workload: str, repeat: int) -> int:
     """Of what chance decides in a trial: alike for the treatments of a block, whose trials are compared in pairs.
 
     `plan` is the digest that the study had when it was planned.
@@ -234,14 +234,16 @@ def trial_seed(plan: str, block: int, attempt: int, workload: str, repeat: int) 
     return int(hashlib.sha256(repr((plan, block, attempt, workload, repeat)).encode()).hexdigest()[:8], 16)
 
 
-def _trial_task(task: BootTask, booted: ProvisionedBoot, trial: model.TrialPlan) -> TrialTask:
+def _make_trial_task(task: BootTask, booted: ProvisionedBoot, trial: model.TrialPlan) -> TrialTask:
     if booted.stage is None or booted.liveness is None:
         raise AssertionError("trials run on a stage that was looked at")
     return TrialTask(
         address=_address_of_trial(task, trial),
         workload=(workload := booted.asked.workload(trial.workload)),
         under=None if workload.under is None else booted.asked.workload(workload.under),
-        stage=replace(booted.stage, seed=trial_seed(task.plan, task.block, task.attempt, trial.workload, trial.repeat)),
+        stage=replace(
+            booted.stage, seed=derive_trial_seed(task.plan, task.block, task.attempt, trial.workload, trial.repeat)
+        ),
         observe=booted.asked.observe,
         treatments=tuple(_list_treatments(booted.asked, booted.stage)),
         services=booted.services,
@@ -307,7 +309,7 @@ def _record_boot(booted: ProvisionedBoot, server: model.Machine) -> model.BootRe
     return model.BootRecord(id=server.boot_id, how=how, snapshot=snapshot)
 
 
-def _without_figures(
+def _draft_failed_record(
     task: BootTask, booted: ProvisionedBoot, trial: model.TrialPlan, error: Exception
 ) -> model.TrialRecord:
     status, said = model.TrialStatus.FAILED, {}

@@ -66,7 +66,7 @@ async def read_accounts(stage: Stage) -> Accounts:
     )
 
 
-async def must_be_there(stage: Stage, seen: Accounts) -> None:
+async def require_machines(stage: Stage, seen: Accounts) -> None:
     """MachineLost where a machine is gone: then whatever was measured says nothing of it.
 
     Those whose accounts could be read are there.
@@ -122,11 +122,11 @@ def measure_contention(
         known = before.sites[site].ticks.keys() & after.sites[site].ticks.keys()
         used = known & set().union(*sets) if all(sets) else known
         ours = None if crowded else sum_cpu_time(before.machines, after.machines, mine)
-        shares[site] = _of_site(before.sites[site], after.sites[site], sorted(used), ours)
+        shares[site] = _measure_site(before.sites[site], after.sites[site], sorted(used), ours)
     return dict(sorted(shares.items()))
 
 
-def _of_site(
+def _measure_site(
     before: ContentionReading, after: ContentionReading, used: Sequence[int], ours: float | None
 ) -> dict[str, Any]:
     pairs = [(before.ticks[cpu], after.ticks[cpu]) for cpu in used]

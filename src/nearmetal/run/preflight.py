@@ -8,7 +8,7 @@ from shlex import quote
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.model import Study, identify_assignment
-from nearmetal.run.unavailable_treatments import Missing, by_finding
+from nearmetal.run.unavailable_treatments import Missing, group_by_finding
 from nearmetal.run.versions import makes_machines
 from nearmetal.shortened_list import shorten_list
 from nearmetal.store import runs
@@ -20,7 +20,7 @@ _NAMED = 3
 """Treatments that lack the same are named up to here."""
 
 
-def refuse_what_is_there(folder: Path) -> None:
+def refuse_occupied_folder(folder: Path) -> None:
     """BadInput where a run lies already, or anything else that is not a run's, and where no folder can be made.
 
     And within the folder of another run, to which only its own files belong.
@@ -33,11 +33,11 @@ def refuse_what_is_there(folder: Path) -> None:
     except NotADirectoryError:
         raise BadInput("this is not a folder", str(folder), "name a new one, or an empty one, by -o") from None
     except OSError as error:
-        raise _no_folder(folder, error) from None
+        raise _make_folder_error(folder, error) from None
     if "manifest.json" in inside:
         state = _read_state(folder)
         what = "a run is there already" + (", and goes on: another process measures it" if state == "running" else "")
-        raise BadInput(what, str(folder), f"choose another -o{_what_to_do_with(folder, state)}")
+        raise BadInput(what, str(folder), f"choose another -o{_suggest_command(folder, state)}")
     if (around := _find_run_around(folder)) is not None:
         raise BadInput("this lies in the folder of another run", str(folder), f"name one outside of {around} by -o")
     if inside:
@@ -57,12 +57,12 @@ def _try_to_make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _no_folder(folder, error) from None
+        raise _make_folder_error(folder, error) from None
     finally:
         files.remove_empty(new)
 
 
-def _no_folder(folder: Path, error: OSError) -> BadInput | OSError:
+def _make_folder_error(folder: Path, error: OSError) -> BadInput | OSError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP):
         return BadInput(f"no folder can be made there: {error.strerror}", str(folder), "name another by -o")
     return error
@@ -85,14 +85,14 @@ def _read_state(run: Path) -> runs.State | None:
         return None
 
 
-def _what_to_do_with(run: Path, state: runs.State | None) -> str:
+def _suggest_command(run: Path, state: runs.State | None) -> str:
     if state is None:
         return ""
     how, verb = _DOING[state]
     return f", or {how}: nearmetal {verb} {quote(str(run))}"
 
 
-def must_be_able_to_make(study: Study) -> None:
+def require_machine_privileges(study: Study) -> None:
     """HostCannot before minutes are spent on an image: what is found out of each environment later needs one."""
     if os.geteuid() != 0 and makes_machines(study):
         refused = user_namespace.explain_refusal()
@@ -114,7 +114,7 @@ def refuse_lone_rest(study: Study, missing: Missing) -> HostCannot:
 
 
 def _refuse_missing(what: str, study: Study, missing: Missing, otherwise: str) -> HostCannot:
-    of_each = by_finding(missing)
+    of_each = group_by_finding(missing)
     lines = [
         f"  {one.what}: {one.detail}: {shorten_list(treatments, _NAMED, '; ')}" for one, treatments in of_each.items()
     ]

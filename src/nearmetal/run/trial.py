@@ -17,7 +17,7 @@ from nearmetal.lab import concurrent_runs
 from nearmetal.lab.clocks import ClockOffset, ClockWatch, compare_hosts
 from nearmetal.lab.service import describe_end
 from nearmetal.lab.stage import LabStage
-from nearmetal.run import blame, clock_gate, contention, disk_space, pauses
+from nearmetal.run import blame, clock_gate, contention, disk_space, pause_detection
 from nearmetal.run.background_load import BackgroundLoad
 from nearmetal.run.boot_surroundings import BootSurroundings
 from nearmetal.run.clock_gate import HostClocks
@@ -69,12 +69,12 @@ class TrialTask:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class TrialBeginning:
     """What is known of the machines and their hosts before something that may go wrong."""
 
     since: float
     """Unix time."""
-    awake: pauses.SuspensionReading
+    awake: pause_detection.SuspensionReading
     vitals: tuple[MachineState, ...]
 
 
@@ -93,7 +93,7 @@ async def _record_trial(trial: "_Trial", task: TrialTask) -> model.TrialRecord:
     except (MachineLost, NotProvisioned):
         raise
     except Exception as error:  # a plugin's own fault must not take the run with it; its trace is kept
-        await _must_be_there(task.stage)
+        await _require_machines(task.stage)
         _, what = blame.find_blamed(error, "")
         if isinstance(what, ToolFailed):
             trial.keep_artifacts(what.said)
@@ -104,12 +104,12 @@ async def _record_trial(trial: "_Trial", task: TrialTask) -> model.TrialRecord:
         )
 
 
-def _by_observer(name: str) -> AbstractContextManager[None]:
+def _blame_observer(name: str) -> AbstractContextManager[None]:
     return blame.blame_plugin(f"the observer {name!r}")
 
 
 def _load_observer(name: str, setting: Any) -> model.Observer:
-    with _by_observer(name):
+    with _blame_observer(name):
         return plugins.load("observers", name)(setting)
 
 
@@ -121,15 +121,15 @@ def _list_hosts_of_clients(stage: LabStage) -> list[model.Site]:
 
 async def _ask_hosts(stage: LabStage) -> HostClocks:
     """The clocks of the clients' hosts against that of the servers', if they are others. MachineLost."""
-    if not (concurrent_runs := _list_hosts_of_clients(stage)):
+    if not (client_hosts := _list_hosts_of_clients(stage)):
         return clock_gate.NO_HOST_CLOCKS
-    return HostClocks(time.monotonic(), await compare_hosts(stage.servers[0].site, concurrent_runs))
+    return HostClocks(time.monotonic(), await compare_hosts(stage.servers[0].site, client_hosts))
 
 
-async def _must_be_there(stage: model.Stage) -> None:
+async def _require_machines(stage: model.Stage) -> None:
     """MachineLost where a machine is: that is why, whatever else was said. What cannot be asked is not why, however."""
     try:
-        await contention.must_be_there(stage, await contention.read_accounts(stage))
+        await contention.require_machines(stage, await contention.read_accounts(stage))
     except MachineLost:
         raise
     except Exception:
@@ -152,12 +152,14 @@ class _Trial:
         self._hosts_before = clock_gate.NO_HOST_CLOCKS
         self._hosts_during: Mapping[str, ClockOffset] = {}
         self._host_clocks: Mapping[str, model.ClockRecord] = {}
-        self._beginning = Beginning(
-            time.time(), pauses.SuspensionReading(pauses.measure_sleep(), {}), task.liveness.seen.inside
+        self._beginning = TrialBeginning(
+            time.time(),
+            pause_detection.SuspensionReading(pause_detection.measure_sleep(), {}),
+            task.liveness.seen.inside,
         )
         self._began = time.monotonic()
         self._said_by_services: Mapping[str, bytes] = {}
-        self._beneath: BackgroundLoad | None = None
+        self._background_load: BackgroundLoad | None = None
         self._room: disk_space.Room = {}
         """Before services started; empty if none does."""
         self.found: blame.Fault | None = None
@@ -167,7 +169,7 @@ class _Trial:
         stage = self._task.stage
         workload = build_workload(self._task.workload)
         if self._task.under is not None:
-            self._beneath = BackgroundLoad(self._task.under, workload)
+            self._background_load = BackgroundLoad(self._task.under, workload)
         try:
             await self._time_step("prepare", self._prepare(workload, stage))
             measurement, cost, memory = await self._time_step("measure", self._measure_workload(workload, stage))
@@ -183,11 +185,11 @@ class _Trial:
             raise
         finally:
             try:
-                with self._by_workload():
+                with self._blame_workload():
                     await workload.finish(stage)
             finally:
                 try:
-                    await self._end_beneath(stage)
+                    await self._stop_background_load(stage)
                 finally:
                     self._said_by_services = await self._task.services.end_services(lifetimes=("trial",))
         task = self._task
@@ -196,7 +198,7 @@ class _Trial:
         self._responses |= gated.responses
         self._events = measurement.events
         # What the load cost cannot be told from what is measured.
-        if cost is not None and measurement.events > 0 and self._beneath is None:
+        if cost is not None and measurement.events > 0 and self._background_load is None:
             self._responses["cpu_per_event"] = model.Response(value=cost / measurement.events, unit="s", better="lower")
         if memory is not None:
             self._responses["host_memory"] = model.Response(value=memory, unit="B", better="lower")
@@ -227,17 +229,17 @@ class _Trial:
         if needed:
             self._room = await disk_space.read_room(stage.servers)
         await self._run_watched(services.start(needed, stage))
-        if self._beneath is not None:
-            with blame.blame_plugin(f"the load of {self._beneath.name!r}"):
-                await self._run_watched(self._beneath.start_load(stage))
-        with self._by_workload():
+        if self._background_load is not None:
+            with blame.blame_plugin(f"the load of {self._background_load.name!r}"):
+                await self._run_watched(self._background_load.start_load(stage))
+        with self._blame_workload():
             await self._run_watched(workload.prepare(stage))
 
-    async def _end_beneath(self, stage: LabStage) -> None:
-        if self._beneath is not None:
-            with blame.blame_plugin(f"the load of {self._beneath.name!r}"):
-                await self._beneath.stop_load(stage)
-            self._observed["under"] = {"workload": self._beneath.name, "begun": self._beneath.begun}
+    async def _stop_background_load(self, stage: LabStage) -> None:
+        if self._background_load is not None:
+            with blame.blame_plugin(f"the load of {self._background_load.name!r}"):
+                await self._background_load.stop_load(stage)
+            self._observed["under"] = {"workload": self._background_load.name, "begun": self._background_load.begun}
 
     async def _run_watched(self, work: Coroutine[None, None, None]) -> None:
         """The work, until it is seen that an answer cannot come any more: TrialFailed, MachineLost."""
@@ -269,7 +271,7 @@ class _Trial:
         """What has died or was cut since the trial before. MachineLost, HostCannot."""
         faults = await self._task.liveness.find_faults()
         if any(fault.cause is model.Cause.LINK_BROKEN for fault in faults):
-            await _must_be_there(self._task.stage)  # the interface of a machine that is gone goes with it
+            await _require_machines(self._task.stage)  # the interface of a machine that is gone goes with it
         for service in self._task.stage.services:
             if not await service.alive() and service.ended is not None:
                 cause = model.Cause.GENERATOR_DIED if service.machine.role == "client" else model.Cause.SERVICE_DIED
@@ -290,7 +292,7 @@ class _Trial:
             raise
         except NearmetalError:
             pass  # it failed for a reason of its own
-        stopped = pauses.longest_pause(self._began)
+        stopped = pause_detection.measure_longest_pause(self._began)
         if stopped > _CONTROLLER_STOPPED:
             return blame.Fault(model.Cause.CONTROLLER_STOPPED, f"the controller was stopped for {stopped:.0f} s")
         killed = next((one for one in self._task.stage.killed if one.machine.role == "client"), None)
@@ -301,13 +303,13 @@ class _Trial:
     async def _find_standstill(self) -> blame.Fault | None:
         """Whether a host was suspended or a machine stood still until `_find_fault` has read them. MachineLost."""
         begun, stage = self._beginning, self._task.stage
-        if slept := pauses.describe_suspension(begun.awake, await pauses.read(stage)):
+        if slept := pause_detection.describe_suspension(begun.awake, await pause_detection.read_suspension(stage)):
             return blame.Fault(model.Cause.SUSPENDED, slept)
         liveness = self._task.liveness
-        stood = await pauses.explain_stall(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
+        stood = await pause_detection.explain_stall(liveness.machines, begun.vitals, liveness.seen.inside, begun.since)
         return blame.Fault(model.Cause.STOOD_STILL, stood) if stood else None
 
-    def _by_workload(self) -> AbstractContextManager[None]:
+    def _blame_workload(self) -> AbstractContextManager[None]:
         return blame.blame_plugin(f"the workload {self._task.workload.kind!r}")
 
     async def _measure_workload(
@@ -319,18 +321,18 @@ class _Trial:
         await self._start_observers([observer for observer in observers if observer.around], "before")
         limit = workload.limit + LIMITS.trial_slack
         self._note_others()
-        await self._time_aside(self._read_before(stage))
+        await self._time_around_measurement(self._read_before(stage))
         # One within the other, so that none observes how another starts or stops; `usage`, the first, is innermost.
         async with AsyncExitStack() as listening:
-            if concurrent_runs := _list_hosts_of_clients(stage):
-                watched = await ClockWatch.start(stage.servers[0].site, concurrent_runs, limit)
+            if client_hosts := _list_hosts_of_clients(stage):
+                watched = await ClockWatch.start(stage.servers[0].site, client_hosts, limit)
                 listening.push_async_callback(self._stop_clocks, watched)
             for observer in reversed([observer for observer in observers if not observer.around]):
-                with _by_observer(observer.name):
+                with _blame_observer(observer.name):
                     watch = await observer.start(stage)
                 listening.push_async_callback(self._stop, observer.name, watch)
             before = await contention.read_accounts(stage)
-            with self._by_workload():
+            with self._blame_workload():
                 try:
                     measurement = await asyncio.wait_for(self._until_lost(workload.run(stage)), limit)
                 except TimeoutError:
@@ -339,14 +341,14 @@ class _Trial:
                 if strange := sorted(measurement.responses.keys() - workload.responses.keys()):
                     raise ValueError(f"it measured {shorten_list(strange, 3)}, and its `responses` do not have that")
             after = await contention.read_accounts(stage)
-            if self._beneath is not None:
-                with blame.blame_plugin(f"the load of {self._beneath.name!r}"):
-                    self._beneath.check()
+            if self._background_load is not None:
+                with blame.blame_plugin(f"the load of {self._background_load.name!r}"):
+                    self._background_load.check()
         # Not while they listen: each machine is asked, and one that is gone is told by that.
-        self.found = await self._time_aside(self._find_fault())
-        self._stood_still = await self._time_aside(self._find_standstill())
+        self.found = await self._time_around_measurement(self._find_fault())
+        self._stood_still = await self._time_around_measurement(self._find_standstill())
         self._clocks = clock_gate.compare_clocks(self._beginning.vitals, self._task.liveness.seen.inside)
-        hosts_after = await self._time_aside(_ask_hosts(stage))
+        hosts_after = await self._time_around_measurement(_ask_hosts(stage))
         self._host_clocks = clock_gate.compare_host_clocks(self._hosts_before, hosts_after, self._hosts_during)
         await self._start_observers([observer for observer in observers if observer.around], "after")
         await self._note_placement()
@@ -359,8 +361,8 @@ class _Trial:
     async def _read_before(self, stage: LabStage) -> None:
         """Read what tells afterwards of pauses and of clocks. MachineLost."""
         since = time.time()
-        awake, vitals = await asyncio.gather(pauses.read(stage), self._task.liveness.read_clocks())
-        self._beginning = Beginning(since, awake, vitals)
+        awake, vitals = await asyncio.gather(pause_detection.read_suspension(stage), self._task.liveness.read_clocks())
+        self._beginning = TrialBeginning(since, awake, vitals)
         clock_gate.forget_moved(self._task.liveness.machines, vitals, stage.offsets, self._task.clocks)
         self._hosts_before = await _ask_hosts(stage)
         machines = (*stage.servers, *stage.clients)
@@ -381,7 +383,7 @@ class _Trial:
         self._not_placed = None if found.ok else blame.Fault(model.Cause.NOT_PLACED, found.reason)
 
     async def _stop(self, name: str, watch: model.Watch) -> None:
-        with _by_observer(name):
+        with _blame_observer(name):
             observation = await watch.stop()
         self.keep_artifacts(observation.artifacts)
         self._observed[name] = dict(observation.counters)
@@ -399,7 +401,7 @@ class _Trial:
 
     async def _start_observers(self, observers: list[model.Observer], when: str) -> None:
         for observer in observers:
-            with _by_observer(observer.name):
+            with _blame_observer(observer.name):
                 watch = await observer.start(self._task.stage)
                 observation = await watch.stop()
             self.keep_artifacts({f"{when}-{name}": content for name, content in observation.artifacts.items()})
@@ -409,10 +411,12 @@ class _Trial:
         """What is wrong with what the machines have, and with how they are treated."""
         task = self._task
         changed = task.liveness.given.explain_change(task.stage, task.liveness.allotted)
-        return blame.Fault(model.Cause.ALLOTMENT_CHANGED, changed) if changed else None, await self._not_kept()
+        return blame.Fault(
+            model.Cause.ALLOTMENT_CHANGED, changed
+        ) if changed else None, await self._find_reverted_setting()
 
-    async def _not_kept(self) -> blame.Fault | None:
-        """Whether every treatment still holds now that it has been measured."""
+    async def _find_reverted_setting(self) -> blame.Fault | None:
+        """The first treatment, kernel setting or network that no longer holds now that it has been measured."""
         for called, treatment, level, machines in self._task.treatments:
             with blame.blame_plugin(f"the treatment {treatment.name!r}"):
                 readback = await treatment.verify(machines, level)
@@ -440,7 +444,7 @@ class _Trial:
         self._sink.emit(Step(name=name, state="ended"))
         return result
 
-    async def _time_aside(self, work: Awaitable[T]) -> T:
+    async def _time_around_measurement(self, work: Awaitable[T]) -> T:
         """Time that is none of the step in which it is spent: what it costs to know that all is alive."""
         began = time.monotonic_ns()
         try:

@@ -25,7 +25,7 @@ from nearmetal.units import show_size
 Missing = list[tuple[dict[str, model.Level], model.Finding]]
 
 
-async def cannot_run(study: model.Study, resolved: Iterable[model.Resolved], open_site: OpenSite) -> Missing:
+async def find_unavailable(study: model.Study, resolved: Iterable[model.Resolved], open_site: OpenSite) -> Missing:
     """Treatments whose machines cannot be had, each with the first thing that is lacking."""
     return await _find_missing(_Here(study, collect_hosts(study), open_site), resolved)
 
@@ -50,7 +50,7 @@ async def _find_missing(here: "_Here", resolved: Iterable[model.Resolved]) -> Mi
     return missing
 
 
-def by_finding(missing: Missing) -> dict[model.Finding, list[str]]:
+def group_by_finding(missing: Missing) -> dict[model.Finding, list[str]]:
     """What is lacking, each thing once, with the treatments that lack it."""
     found: dict[model.Finding, list[str]] = {}
     for treatment, lacking in missing:
@@ -123,12 +123,12 @@ class _Here:
             self._find_separation(asked)
             or await self._check_environment(asked.environment, specs, host, servers, asked.link)
             or self._entry_point(asked)
-            or await self._of_clients(asked, share, clients_hosts)
+            or await self._find_lacking_of_clients(asked, share, clients_hosts)
             or await self._check_between(asked, host, clients_hosts)
             or await self._check_capture(asked, host)
         )
 
-    async def _of_clients(
+    async def _find_lacking_of_clients(
         self, asked: model.Resolved, share: Share, hosts: Mapping[str, _Host]
     ) -> model.Finding | None:
         """The first thing that the clients lack on one of their hosts."""

@@ -81,7 +81,7 @@ _MEASURED_WITH = ("lighttpd", "php-cgi", "sysbench", "iperf3", "httperf")
 
 
 async def collect_versions(study: Study, plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
-    return {**_read_own_versions(), **_of_the_image(study), **await _of_the_makers(plan, open_site)}
+    return {**_read_own_versions(), **_read_image_versions(study), **await _read_maker_versions(plan, open_site)}
 
 
 def other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -115,7 +115,7 @@ def commit_of(file: Path) -> str | None:
         return None
 
 
-def _of_the_image(study: Study) -> Mapping[str, str]:
+def _read_image_versions(study: Study) -> Mapping[str, str]:
     """What runs in the machines; nothing where no machine of ours needs an image."""
     try:
         image = machine_image.find_image(study.machine.image)
@@ -129,7 +129,7 @@ def _of_the_image(study: Study) -> Mapping[str, str]:
     }
 
 
-async def _of_the_makers(plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
+async def _read_maker_versions(plan: Plan, open_site: OpenSite) -> Mapping[str, str]:
     """Of what makes the machines, on each of their hosts."""
     placed: dict[tuple[str, str], ResolvedEnvironment] = {}
     for one in plan.resolved:

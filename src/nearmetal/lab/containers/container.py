@@ -14,8 +14,8 @@ from nearmetal.lab.commands.background import Gathering, feed, list_signals
 from nearmetal.lab.commands.command_errors import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, read_frames
-from nearmetal.lab.machines import pauses
-from nearmetal.lab.machines.pauses import StillnessChange
+from nearmetal.lab.machines import pause_events
+from nearmetal.lab.machines.pause_events import PauseEvent
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.remote.commands import StartedCommands
 from nearmetal.model import ControlGroup, Handle, Site
@@ -34,10 +34,10 @@ async def _measure_pause(engine: ContainerEngine, container: str, since: float) 
         events = await engine.call(_list_pauses, engine, container, since, until)
     except (EngineRefusal, HostCannot):
         return 0.0
-    return pauses.between(events, since, until)
+    return pause_events.sum_paused_seconds(events, since, until)
 
 
-def _list_pauses(engine: ContainerEngine, container: str, since: float, until: float) -> list[StillnessChange]:
+def _list_pauses(engine: ContainerEngine, container: str, since: float, until: float) -> list[PauseEvent]:
     """By a request of our own: of a span that is over Podman tells nothing, and the SDK asks for no other."""
     filters = json.dumps({"container": [container], "event": [_PAUSE, _UNPAUSE]})
     until_now = {"stream": "false"} if engine.brand == PODMAN else {"until": f"{until:.6f}"}
@@ -49,7 +49,7 @@ def _list_pauses(engine: ContainerEngine, container: str, since: float, until: f
     )
     answer.raise_for_status()
     lines = map(json.loads, answer.text.splitlines())
-    return [StillnessChange(one["timeNano"] / 1e9, stands=one["Action"] == _PAUSE) for one in lines]
+    return [PauseEvent(one["timeNano"] / 1e9, is_stop=one["Action"] == _PAUSE) for one in lines]
 
 
 Signal = Callable[[Sequence[str], int], Awaitable[None]]

@@ -17,7 +17,7 @@ from nearmetal.lab import cgroup
 from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.machines.init_process import FirstProcess
-from nearmetal.lab.machines.pauses import Stops
+from nearmetal.lab.machines.pause_events import PauseRecorder
 from nearmetal.lab.networks import network
 from nearmetal.lab.remote import agent
 from nearmetal.lab.remote.machine import ReachedMachine
@@ -100,7 +100,7 @@ class Guest(ReachedMachine):
         self._running = running
         self._folder: str = handle.data["folder"]
         self._watching: asyncio.Future[tuple[None, None, None]] | None = None
-        self._stops: Stops | None = None
+        self._pause_recorder: PauseRecorder | None = None
 
     async def connect(self) -> None:
         """NotProvisioned with the end of the console and a remedy when the guest does not come up."""
@@ -150,11 +150,11 @@ class Guest(ReachedMachine):
         heard."""
         self._watching = asyncio.gather(self._until_trouble(), self._until_ended(), self._look_after())
         if isinstance(self._running, LocalProcess):  # what runs on another host is no child of ours
-            self._stops = Stops(self._running.pid)
+            self._pause_recorder = PauseRecorder(self._running.pid)
 
     async def paused(self, since: float) -> float:
         """A pause by the monitor is told by the guest's clock."""
-        return self._stops.seconds(since) if self._stops else 0.0
+        return self._pause_recorder.sum_seconds(since) if self._pause_recorder else 0.0
 
     async def _until_trouble(self) -> None:
         async def ended() -> str | None:
@@ -194,7 +194,7 @@ class Guest(ReachedMachine):
 
     async def find_end(self) -> MachineLost | None:
         """Why it counts as lost, as its host sees it."""
-        if self._stops and (seconds := self._stops.standing) >= _LONGEST_STOP:
+        if self._pause_recorder and (seconds := self._pause_recorder.seconds_stopped) >= _LONGEST_STOP:
             return MachineLost(f"a signal has stopped its QEMU for {seconds:.0f} s", self.name)
         await self._console.look()
         if self._console.has_panicked:

@@ -18,7 +18,7 @@ from nearmetal.study.blocks import plan_block
 from nearmetal.study.levels import format_assignment
 
 
-def look_after(
+def take_look_after(
     blocks: int, manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment]
 ) -> events.LookTaken | None:
     """The look that the plan has after so many blocks, if it has one there. It sees the first planned blocks alone."""
@@ -29,7 +29,7 @@ def look_after(
     return events.LookTaken(look=number, blocks=blocks, decided=decided, undecided=still_open, stops=not still_open)
 
 
-def last_look(
+def take_last_look(
     ran: int, manifest: Manifest, records: Sequence[TrialRecord], withdrawn: Sequence[Assignment]
 ) -> events.LookTaken | None:
     """The look that comes next, taken at once: after so many blocks none is open but of treatments that are withdrawn.
@@ -72,7 +72,7 @@ def _count_decided(
     return sum(contrast.verdict in DECIDED for contrast in primary), len(still_open)
 
 
-async def run(
+async def run_plan(
     folder: RunFolder,
     blocks: BlockRunner,
     hosts: Mapping[str, HostSpec],
@@ -163,12 +163,12 @@ class RunCourse:
     def _find_after(self, ran: int) -> events.LookTaken | events.NothingToCompare | None:
         """What there is to tell after so many blocks: what a look has found, or that there is nothing to go on for."""
         plan, seen, withdrawn = self.manifest.plan, self.records, self.progress.withdrawn
-        look = look_after(ran, self.manifest, seen, withdrawn)
+        look = take_look_after(ran, self.manifest, seen, withdrawn)
         # Of blocks that ran before an interruption, what was withdrawn since is known already.
         if look or ran <= self._last_block:
             return look
         if plan.looks:
-            return last_look(ran, self.manifest, seen, withdrawn)
+            return take_last_look(ran, self.manifest, seen, withdrawn)
         is_last = ran == plan.blocks
         return (
             None

@@ -8,35 +8,35 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class StillnessChange:
+class PauseEvent:
     at: float
     """Unix time."""
-    stands: bool
+    is_stop: bool
     """From then on; else it goes on."""
 
 
-def between(events: Sequence[StillnessChange], since: float, until: float) -> float:
+def sum_paused_seconds(events: Sequence[PauseEvent], since: float, until: float) -> float:
     """Seconds of a span in which it stood still, by the events until its end, or those within it, in their order.
 
     Where the first is that it goes on, it stood before. Of two stops in a row the first counts: that it went on for the
     blink of an eye between them, the kernel tells nobody.
     """
-    still, begin = 0.0, since if events and not events[0].stands else None
+    still, begin = 0.0, since if events and not events[0].is_stop else None
     for event in events:
         at = max(event.at, since)
-        if event.stands:
+        if event.is_stop:
             begin = at if begin is None else begin
         elif begin is not None:
             still, begin = still + at - begin, None
     return still if begin is None else still + until - begin
 
 
-def behind_stops(events: Sequence[StillnessChange]) -> list[StillnessChange]:
+def drop_unpaired_resumes(events: Sequence[PauseEvent]) -> list[PauseEvent]:
     """Of something that went on at first: of a stop that is soon over the kernel tells only that it goes on."""
-    return [event for place, event in enumerate(events) if event.stands or (place > 0 and events[place - 1].stands)]
+    return [event for place, event in enumerate(events) if event.is_stop or (place > 0 and events[place - 1].is_stop)]
 
 
-class Stops:
+class PauseRecorder:
     """When a program of ours, a child of this process, is stopped by a signal from now on: the kernel tells its parent,
     and keeps no record for anybody else. A thread waits for that; it ends with the child.
 
@@ -45,23 +45,23 @@ class Stops:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._events: list[StillnessChange] = []
-        threading.Thread(target=self._hear, name=f"stops of {pid}", daemon=True).start()
+        self._events: list[PauseEvent] = []
+        threading.Thread(target=self._record_changes, name=f"stops of {pid}", daemon=True).start()
 
-    def seconds(self, since: float) -> float:
+    def sum_seconds(self, since: float) -> float:
         """For which it was stopped since then (Unix time)."""
-        return between(behind_stops(self._events), since, time.time())
+        return sum_paused_seconds(drop_unpaired_resumes(self._events), since, time.time())
 
     @property
-    def standing(self) -> float:
+    def seconds_stopped(self) -> float:
         """Seconds for which it is stopped without a break until now; 0 if it runs."""
-        return time.time() - self._events[-1].at if self._events and self._events[-1].stands else 0.0
+        return time.time() - self._events[-1].at if self._events and self._events[-1].is_stop else 0.0
 
-    def _hear(self) -> None:
+    def _record_changes(self) -> None:
         while True:
             try:
                 change = os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WCONTINUED)
             except ChildProcessError:  # it has ended
                 return
             if change is not None:
-                self._events.append(StillnessChange(time.time(), stands=change.si_code == os.CLD_STOPPED))
+                self._events.append(PauseEvent(time.time(), is_stop=change.si_code == os.CLD_STOPPED))

@@ -1,4 +1,4 @@
-"""What runs the blocks of a run: processes on this host, or whatever stands in their place."""
+"""What executes the blocks of a run: processes on this host, or the sites of a fleet."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,10 +14,10 @@ Listeners = tuple[Callable[[Event], None], ...]
 
 
 RunBlocks = Callable[[RunFolder, Mapping[str, HostSpec], Listeners, Mapping[str, tuple[str, str]]], Awaitable[Progress]]
-"""As `nearmetal.run.runner.run`: of a folder, its hosts, who listens, and what has changed since the run began."""
+"""As `plan_execution.run_plan`: of a folder, its hosts, who listens, and what has changed since the run began."""
 
 
-class Engine(Protocol):
+class BlockExecutor(Protocol):
     def refuse_run(self, folder: RunFolder, happened: Sequence[Mapping[str, Any]]) -> None:
         """BadInput if a run with these events began elsewhere."""
         ...
@@ -30,5 +30,5 @@ class Engine(Protocol):
         ...
 
 
-def is_of_a_fleet(happened: Sequence[Mapping[str, Any]]) -> bool:
+def began_on_fleet(happened: Sequence[Mapping[str, Any]]) -> bool:
     return any(event["event"] == "SitesJoined" for event in happened)

@@ -23,7 +23,7 @@ _LONGEST = 1 << 20
 
 def main() -> None:
     from nearmetal.model import Frozen
-    from nearmetal.run import block_child
+    from nearmetal.run import block_main
     from nearmetal.system.held_secrets import take_passed
 
     take_passed()
@@ -54,7 +54,7 @@ def main() -> None:
             Frozen.build_all()
             process = os.fork()
             if not process:
-                _be_block(block_child, order, (woken, waking), descriptors, request)
+                _be_block(block_main, order, (woken, waking), descriptors, request)
             for descriptor in descriptors:
                 os.close(descriptor)
             _send(order, {"forked": process})
@@ -91,7 +91,7 @@ def _tell_ended(order: socket.socket) -> None:
 
 
 def _be_block(
-    block_child: Any, order: socket.socket, own: tuple[int, int], descriptors: list[int], request: dict[str, Any]
+    block_main: Any, order: socket.socket, own: tuple[int, int], descriptors: list[int], request: dict[str, Any]
 ) -> None:
     """Never returns."""
     status = 125
@@ -108,7 +108,7 @@ def _be_block(
         from nearmetal.lab import concurrent_runs
 
         concurrent_runs.act_for(request["controller"])
-        status = block_child.run_child(open(tasks, "rb"), events)  # noqa: SIM115, PTH123
+        status = block_main.run_block_process(open(tasks, "rb"), events)  # noqa: SIM115, PTH123
     except BaseException:
         import traceback
 

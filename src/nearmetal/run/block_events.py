@@ -14,14 +14,14 @@ from nearmetal.store.events import Event
 Kind = Literal["input", "host", "tool", "own", "system", "defect"]
 
 
-class Said(Event):
+class ProgressMessage(Event):
     """Something for whoever waits."""
 
     durable: ClassVar[bool] = False
     text: str
 
 
-class Beat(Event):
+class Heartbeat(Event):
     """The process is alive, and its loop goes round."""
 
     durable: ClassVar[bool] = False
@@ -69,7 +69,7 @@ def write_event(event: Event) -> bytes:
     return json.dumps([type(event).__name__, event.model_dump(mode="json")], separators=(",", ":")).encode() + b"\n"
 
 
-PASSING = tuple(f'["{kind.__name__}",'.encode() for kind in (Step, TrialStarted, Beat))
+TRANSIENT_PREFIXES = tuple(f'["{kind.__name__}",'.encode() for kind in (Step, TrialStarted, Heartbeat))
 """How lines begin that only those need who watch the block: most of them."""
 
 

@@ -9,14 +9,14 @@ from nearmetal.fleet.cluster import open_fleet, parse_scheduler
 from nearmetal.fleet.controller import Controller, refuse_shared_hosts
 from nearmetal.model import HostSpec, Resolved
 from nearmetal.progress_messages import Say
-from nearmetal.run.engine import Listeners, RunBlocks, is_of_a_fleet
+from nearmetal.run.block_executor import Listeners, RunBlocks, began_on_fleet
 from nearmetal.run.progress import Progress
 from nearmetal.run.site_resources import is_pretended
 from nearmetal.store.folder import RunFolder
 
 
-class OnAFleet:
-    """An `Engine`."""
+class FleetExecutor:
+    """A `BlockExecutor`."""
 
     def __init__(self, scheduler: str) -> None:
         """BadInput if that is neither an address nor a number of sites here."""
@@ -24,7 +24,7 @@ class OnAFleet:
         self._scheduler = scheduler
 
     def refuse_run(self, folder: RunFolder, happened: Sequence[Mapping[str, Any]]) -> None:
-        if any(event["event"] == "BlockStarted" for event in happened) and not is_of_a_fleet(happened):
+        if any(event["event"] == "BlockStarted" for event in happened) and not began_on_fleet(happened):
             remedy = f"nearmetal resume {folder.path}"
             raise BadInput("this run has its blocks on this host, and not on a fleet", str(folder.path), remedy)
 

@@ -18,14 +18,14 @@ from nearmetal.model import Cause, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.progress_messages import Say
 from nearmetal.run.blame import Fault, describe_fault
 from nearmetal.run.block import BlockTask
-from nearmetal.run.block_child import BEAT
-from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, read_event
+from nearmetal.run.block_events import BlockFailed, BlockFinished, Heartbeat, ProgressMessage, read_event
+from nearmetal.run.block_main import HEARTBEAT_SECONDS
 from nearmetal.run.boot import address_trial
 from nearmetal.run.events import BlockSink, TrialEnded
 from nearmetal.store.run_control import read_wish
 from nearmetal.system.held_secrets import pass_secrets
 
-SILENT = 12 * BEAT
+SILENT = 12 * HEARTBEAT_SECONDS
 """Seconds without a sign of life after which a block's process hangs: its loop is held up by something."""
 _LONGEST_LINE = 64 * 2**20
 
@@ -37,7 +37,7 @@ class BlockProcesses:
         """`kept` are descriptors that stay open as long as any of these processes lives, such as that of a lock."""
         self._say = say
         self._kept = kept
-        self._forks: asyncio.subprocess.Process | None = None
+        self._fork_server: asyncio.subprocess.Process | None = None
         self._order: socket.socket | None = None
         self._preload: list[str] = []
 
@@ -65,7 +65,7 @@ class BlockProcesses:
                 _send_signal(process.pid, signal.SIGKILL)
             status = await process.wait(self._order)
             if status is None:
-                await self._forget_forks()
+                await self._forget_fork_server()
             heard.close()
         self._preload = heard.modules or self._preload
         if heard.failed is not None:
@@ -78,7 +78,7 @@ class BlockProcesses:
 
     async def close(self) -> Iterable[Leftover]:
         """Nothing remains of a block but what was told."""
-        await self._forget_forks()
+        await self._forget_fork_server()
         return ()
 
     async def _fork_block(self, task: BlockTask, heard: "_BlockListener") -> "_ForkedBlock":
@@ -100,31 +100,31 @@ class BlockProcesses:
                 return _ForkedBlock(int(answer["forked"]))
             # It was killed, between two blocks or just now. A process that it forked meanwhile is given no task.
             heard.close()
-            await self._forget_forks()
+            await self._forget_fork_server()
         raise ToolFailed("the process that forks blocks ended by itself, and so did the next one")
 
-    async def _forget_forks(self) -> None:
+    async def _forget_fork_server(self) -> None:
         """It is gone: the next block starts another."""
         if self._order is not None:
             self._order.close()
-        if self._forks is not None:
+        if self._fork_server is not None:
             try:
                 async with asyncio.timeout(LIMITS.stop):
-                    await self._forks.wait()
+                    await self._fork_server.wait()
             except TimeoutError:  # stopped by somebody: it has nothing of its own to put right
-                self._forks.kill()
-                await self._forks.wait()
-        self._forks = self._order = None
+                self._fork_server.kill()
+                await self._fork_server.wait()
+        self._fork_server = self._order = None
 
     async def _ensure_started(self) -> socket.socket:
         if self._order is None:
             self._order, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._order.setblocking(False)
             with theirs:
-                self._forks = await asyncio.create_subprocess_exec(
+                self._fork_server = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-m",
-                    "nearmetal.run.block_forks",
+                    "nearmetal.run.fork_server",
                     stdin=theirs.fileno(),
                     pass_fds=self._kept,
                     env=pass_secrets(),
@@ -222,13 +222,13 @@ class _BlockListener:
                 return f"it printed rubbish: {error}"
             if self.is_muted:
                 continue
-            if isinstance(event, Said):
+            if isinstance(event, ProgressMessage):
                 self._say(event.text)
             elif isinstance(event, BlockFinished):
                 self.is_finished, self.modules = True, event.modules
             elif isinstance(event, BlockFailed):
                 self.failed = event
-            elif isinstance(event, Beat):
+            elif isinstance(event, Heartbeat):
                 self._heed_stop()
             else:
                 if isinstance(event, TrialEnded):

@@ -31,7 +31,7 @@ class SuspensionReading:
     """How often others were, by their sites' names; those that do not tell are absent."""
 
 
-async def read(stage: Stage) -> SuspensionReading:
+async def read_suspension(stage: Stage) -> SuspensionReading:
     far = {one.site.name: one.site for one in (*stage.servers, *stage.clients) if one.site.spec is not None}
     counts = await asyncio.gather(*map(_read_count, far.values()))
     return SuspensionReading(
@@ -126,7 +126,7 @@ def note_alive(every: float) -> None:
     _due[:] = [now + every]
 
 
-def longest_pause(since: float) -> float:
+def measure_longest_pause(since: float) -> float:
     """Seconds that this process did not run, at least; 0 of a process that does not note it.
 
     `since`: by the monotonic clock.

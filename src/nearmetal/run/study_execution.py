@@ -26,14 +26,14 @@ from nearmetal.lab.sites import Sites
 from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.planning import plan as planning
 from nearmetal.progress_messages import Say
-from nearmetal.run import runner, versions
-from nearmetal.run.block_runner import BlockProcesses
+from nearmetal.run import plan_execution, versions
+from nearmetal.run.block_executor import BlockExecutor, Listeners, RunBlocks, began_on_fleet
+from nearmetal.run.block_processes import BlockProcesses
 from nearmetal.run.dashboard_link import LiveNotes
-from nearmetal.run.engine import Engine, Listeners, RunBlocks, is_of_a_fleet
-from nearmetal.run.preflight import make_refusal, must_be_able_to_make, refuse_lone_rest, refuse_what_is_there
+from nearmetal.run.preflight import make_refusal, refuse_lone_rest, refuse_occupied_folder, require_machine_privileges
 from nearmetal.run.progress import Progress
 from nearmetal.run.site_resources import is_pretended, list_hosts
-from nearmetal.run.unavailable_treatments import Missing, cannot_run
+from nearmetal.run.unavailable_treatments import Missing, find_unavailable
 from nearmetal.run.versions import collect_versions, other_versions
 from nearmetal.store import journal, runs
 from nearmetal.store.calibration import Sizing
@@ -49,7 +49,7 @@ from nearmetal.system import files
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """What a person asked for."""
 
     study: Study
@@ -72,12 +72,12 @@ class Request:
     is_pilot: bool = False
     """Its verdicts do not matter: too few blocks for one are no news."""
 
-    def with_blocks(self, study: Study, sizing: Sizing | None) -> "Request":
+    def with_blocks(self, study: Study, sizing: Sizing | None) -> "RunRequest":
         """This request with the number of blocks that was fixed, as if the command line had set it."""
         overrides = (*self.overrides, f"design.blocks={study.design.most_blocks}")
         return replace(self, study=study, sizing=sizing, overrides=overrides)
 
-    def draw_seed(self) -> "Request":
+    def draw_seed(self) -> "RunRequest":
         """This request with a seed drawn, if neither the study nor the command line names one.
 
         What an order is by chance, such as mostly one arm first, it shall not be in every run.
@@ -90,14 +90,14 @@ class Request:
         return replace(self, study=study, overrides=(*self.overrides, f"design.seed={seed}"))
 
 
-class OnThisHost:
-    """An `Engine`: one block after the other, each in a process, and nothing else measures here meanwhile.
+class LocalExecutor:
+    """A `BlockExecutor`: one block after the other, each in a process, and nothing else measures here meanwhile.
 
     Pretended machines take nothing from this host: such a run neither waits for others nor keeps them waiting.
     """
 
     def refuse_run(self, folder: RunFolder, happened: Sequence[Mapping[str, Any]]) -> None:
-        if is_of_a_fleet(happened):
+        if began_on_fleet(happened):
             remedy = f"nearmetal resume {folder.path} --scheduler ADDRESS"
             raise BadInput("this run has its blocks on a fleet", str(folder.path), remedy)
 
@@ -117,7 +117,9 @@ class OnThisHost:
                     async with aclosing(Sites(hosts, say)) as open_site:
                         # Each block has them too; so nobody takes one between two blocks.
                         await host_lock.hold_all(list_hosts(resolved) & hosts.keys(), open_site)
-                        return await runner.run(folder, BlockProcesses(say, lock), hosts, (*listeners, notes), changed)
+                        return await plan_execution.run_plan(
+                            folder, BlockProcesses(say, lock), hosts, (*listeners, notes), changed
+                        )
                 finally:
                     forget_live(folder)
 
@@ -135,47 +137,51 @@ async def _refuse_lost_host() -> AsyncIterator[None]:
 
 
 @_refuse_lost_host()
-async def start(request: Request, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
+async def start_run(
+    request: RunRequest, say: Say, listeners: Listeners, executor: BlockExecutor | None = None
+) -> Progress:
     """Begin a run. Nothing is provisioned before everything that can be checked has been."""
     request = request.draw_seed()
     reader = request.files
     resolved = resolve_treatments(request.study, reader)
-    async with (engine or OnThisHost()).open(resolved, _name_run(request.study, request.folder), say) as run_blocks:
-        refuse_what_is_there(request.folder)
-        await _put_right(say)
+    async with (executor or LocalExecutor()).open(
+        resolved, _name_run(request.study, request.folder), say
+    ) as run_blocks:
+        refuse_occupied_folder(request.folder)
+        await _restore_host(say)
         if not is_pretended(resolved):
-            await _say_what_disturbs(say)
-        must_be_able_to_make(request.study)
+            await _warn_of_disturbers(say)
+        require_machine_privileges(request.study)
         hosts = collect_hosts(request.study)
         if versions.lacks_image(request.study):
             # Once more when it is there; but nobody shall wait minutes for it to be told of a missing key.
-            _plan_rest(request, resolved, await what_is_missing(request.study, resolved))
+            _plan_rest(request, resolved, await find_missing(request.study, resolved))
         await versions.build_image(request.study, say)
         async with aclosing(Sites(hosts, say)) as open_site:
             folder = await open_folder(request, resolved, open_site, reader)
             if not request.is_pilot:
-                _say_if_too_few(folder.read_manifest(), say)
-            with _at_work(folder):
+                _warn_of_too_few_blocks(folder.read_manifest(), say)
+            with _hold_run(folder):
                 await versions.prepare_environments(folder.read_manifest(), open_site)
         # What was reached is let go of: each block reaches it by itself.
-        with _at_work(folder):
+        with _hold_run(folder):
             return await run_blocks(folder, hosts, listeners, {})
 
 
-async def what_is_missing(study: Study, resolved: Iterable[Resolved]) -> Missing:
+async def find_missing(study: Study, resolved: Iterable[Resolved]) -> Missing:
     """What cannot run, asked on sites that are opened for it alone."""
     async with aclosing(Sites(collect_hosts(study))) as open_site:
-        return await cannot_run(study, resolved, open_site)
+        return await find_unavailable(study, resolved, open_site)
 
 
 async def open_folder(
-    request: Request, resolved: Sequence[Resolved], open_site: OpenSite, reader: FileReader | None = None
+    request: RunRequest, resolved: Sequence[Resolved], open_site: OpenSite, reader: FileReader | None = None
 ) -> RunFolder:
     """Check that the study can run here, plan it, and make its folder. BadInput, HostCannot.
 
     `reader` has read the files that the treatments carry along.
     """
-    missing = await cannot_run(request.study, resolved, open_site)
+    missing = await find_unavailable(request.study, resolved, open_site)
     plan = _plan_rest(request, resolved, missing)
     folder = RunFolder(request.folder)
     manifest = await _make_manifest(request, plan, missing, open_site)
@@ -198,7 +204,7 @@ async def open_folder(
     return folder
 
 
-def _plan_rest(request: Request, resolved: Sequence[Resolved], missing: Missing) -> Plan:
+def _plan_rest(request: RunRequest, resolved: Sequence[Resolved], missing: Missing) -> Plan:
     """The plan of what can run. HostCannot if all of the study is asked for, or nothing is left to run or compare."""
     if missing and not request.available:
         raise make_refusal(request.study, missing)
@@ -210,7 +216,7 @@ def _plan_rest(request: Request, resolved: Sequence[Resolved], missing: Missing)
     return plan
 
 
-def _say_if_too_few(manifest: Manifest, say: Say) -> None:
+def _warn_of_too_few_blocks(manifest: Manifest, say: Say) -> None:
     """While there is still time to stop it: that no verdict can come of so few blocks."""
     plan = manifest.plan
     needed = planning.enough_blocks(len(plan.contrasts), manifest.study.design.alpha, bool(plan.looks))
@@ -223,22 +229,24 @@ def _say_if_too_few(manifest: Manifest, say: Say) -> None:
 
 
 @_refuse_lost_host()
-async def resume_run(folder: RunFolder, say: Say, listeners: Listeners, engine: Engine | None = None) -> Progress:
+async def resume_run(
+    folder: RunFolder, say: Say, listeners: Listeners, executor: BlockExecutor | None = None
+) -> Progress:
     """Go on where the journal ends. Where that is before the run's own end alone, no machine is asked for any more."""
     manifest = folder.read_manifest()
     progress = Progress.from_lines(journal.read_records(folder.journal))
-    engine = engine or OnThisHost()
-    engine.refuse_run(folder, list(journal.read_events(folder.journal)))
+    executor = executor or LocalExecutor()
+    executor.refuse_run(folder, list(journal.read_events(folder.journal)))
     run = _name_run(manifest.study, folder.path)
-    async with engine.open(manifest.plan.resolved, run, say) as run_blocks:
-        await _put_right(say)
+    async with executor.open(manifest.plan.resolved, run, say) as run_blocks:
+        await _restore_host(say)
         if not is_pretended(manifest.plan.resolved):
-            await _say_what_disturbs(say)
-        is_measured = lacks_its_end_alone(folder, manifest, progress)
+            await _warn_of_disturbers(say)
+        is_measured = lacks_only_its_end(folder, manifest, progress)
         if not is_measured:
-            refuse_what_is_not_as_planned(folder, manifest)
+            refuse_changed_plan(folder, manifest)
         hosts = {} if is_measured else collect_hosts(manifest.study)
-        with _at_work(folder):
+        with _hold_run(folder):
             changed = {} if is_measured else await _prepare_again(manifest, hosts, say)
             return await run_blocks(folder, hosts, listeners, changed)
 
@@ -255,14 +263,14 @@ async def _prepare_again(manifest: Manifest, hosts: Mapping[str, HostSpec], say:
     return changed
 
 
-def lacks_its_end_alone(folder: RunFolder, manifest: Manifest, progress: Progress) -> bool:
+def lacks_only_its_end(folder: RunFolder, manifest: Manifest, progress: Progress) -> bool:
     """All that it was to measure is there."""
     plan = manifest.plan
     to_run = journal.blocks_to_run(plan.blocks, journal.read_events(folder.journal))
-    return all(runner.is_measured(plan, index, progress) for index in range(to_run))
+    return all(plan_execution.is_measured(plan, index, progress) for index in range(to_run))
 
 
-def refuse_what_is_not_as_planned(folder: RunFolder, manifest: Manifest) -> None:
+def refuse_changed_plan(folder: RunFolder, manifest: Manifest) -> None:
     """BadInput where what is installed now would make another run of it than the one that began.
 
     A plugin that is gone; treatments that resolve to something else; trials that would have other names.
@@ -330,7 +338,7 @@ def _asked_of_plugins(manifest: Manifest) -> Iterator[tuple[plugins.Group, str, 
 
 
 @contextmanager
-def _at_work(folder: RunFolder) -> Iterator[None]:
+def _hold_run(folder: RunFolder) -> Iterator[None]:
     """Listed as a run of this home, held against others, and made of the images that it began with."""
     runs.remember_run(folder.path, Paths.default().state)
     with hold_journal(folder.journal), pinned(folder.read_manifest().images):
@@ -341,7 +349,7 @@ def _name_run(study: Study, folder: Path) -> str:
     return f"study {study.name}, {folder.absolute()}"
 
 
-async def _put_right(say: Say) -> None:
+async def _restore_host(say: Say) -> None:
     cleaned = await clean.clean(say)
     await registry.forget_dead()
     if cleaned.removed or cleaned.restored:
@@ -351,24 +359,24 @@ async def _put_right(say: Say) -> None:
         say(f"still there: {what}")
 
 
-async def _say_what_disturbs(say: Say) -> None:
+async def _warn_of_disturbers(say: Say) -> None:
     if process := concurrent_runs.other():
         say(f"another nearmetal (process {process}) is at work on this host: each disturbs the other")
     for one in registry.everything():
         if one.cpus and one.environment != PRETENDED:
             say(f"machine {one.name} is up on CPU {one.cpus} and disturbs what runs there; nearmetal down {one.name}")
-    if cpus := await _kept_free():
+    if cpus := await _find_kept_free_cpus():
         say(f"CPU {cpus} is kept free by nearmetal isolate, this run has the others; to use all: nearmetal isolate off")
 
 
-async def _kept_free() -> str:
+async def _find_kept_free_cpus() -> str:
     """The CPUs of this host that a standing isolation keeps from this run, in the kernel's notation; "" for none."""
     return active_isolation.isolated_cpus(
         await active_isolation.held_changes(LocalSite(), active_isolation.ledger_path())
     )
 
 
-async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_site: OpenSite) -> Manifest:
+async def _make_manifest(request: RunRequest, plan: Plan, missing: Missing, open_site: OpenSite) -> Manifest:
     images = versions.find_images(plan.resolved)
     return Manifest(
         run=request.folder.name,
@@ -386,7 +394,7 @@ async def _make_manifest(request: Request, plan: Plan, missing: Missing, open_si
         images={name: image.digest for name, image in images.items()},
         packages={name: image.packages for name, image in images.items() if image.packages},
         host=await host_facts(),
-        kept_free=await _kept_free(),
+        kept_free=await _find_kept_free_cpus(),
         rootless=rootless.find_lacking(),
         sizing=request.sizing,
         gates=request.gates,

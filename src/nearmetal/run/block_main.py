@@ -1,7 +1,7 @@
 """A block's own process: a task comes in as one line of JSON, events go out as lines; its lab is cleared at its end.
 
 It ends early, after clearing, when it is told to (SIGTERM) or when whoever gave it the task is gone: then its standard
-input ends. `nearmetal block` runs one for whoever is on another host; a run on this one forks it (`block_forks.py`).
+input ends. `nearmetal block` runs one for whoever is on another host; a run on this one forks it (`fork_server.py`).
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import network
 from nearmetal.lab.sites import Sites
-from nearmetal.run import pauses
+from nearmetal.run import pause_detection
 from nearmetal.run.block import BlockTask, run_block
-from nearmetal.run.block_lines import Beat, BlockFailed, BlockFinished, Said, write_event
+from nearmetal.run.block_events import BlockFailed, BlockFinished, Heartbeat, ProgressMessage, write_event
 from nearmetal.run.events import BlockSink, emit_left
 from nearmetal.store import damage
 from nearmetal.store.events import Event
 from nearmetal.system import pipes
 
-BEAT = 5.0
+HEARTBEAT_SECONDS = 5.0
 """Seconds between two signs of life."""
 
 LONGEST_ALONE = LIMITS.boot
@@ -56,7 +56,7 @@ class PipeSink:
             os.fsync(self._pipe)
 
 
-def run_child(tasks: IO[bytes], events: int) -> int:
+def run_block_process(tasks: IO[bytes], events: int) -> int:
     """Run the task in the first line of `tasks`, with its events going to the descriptor `events`. The exit code.
 
     BadInput when that is no task. A line without an end is none, and nobody is there any more who would hear so.
@@ -69,7 +69,7 @@ def run_child(tasks: IO[bytes], events: int) -> int:
     task = read_task(line)
     sink = PipeSink(events)
     try:
-        return asyncio.run(_until_told(task, sink, tasks))
+        return asyncio.run(_run_until_told(task, sink, tasks))
     except BrokenPipeError:  # whoever wanted to know is gone, and all is cleared
         return ExitCode.INTERRUPTED
 
@@ -79,23 +79,23 @@ def read_task(line: bytes) -> BlockTask:
     try:
         return BlockTask.model_validate_json(line)
     except ValidationError as error:
-        what = _tell_fault(line, error)
+        what = _describe_fault(line, error)
     raise BadInput(f"this is no task: {what}", "standard input", "`nearmetal run` makes tasks, and runs studies")
 
 
-def _tell_fault(line: bytes, error: ValidationError) -> str:
+def _describe_fault(line: bytes, error: ValidationError) -> str:
     try:
         return damage.not_as_declared(error, json.loads(line))
     except (ValueError, RecursionError) as unreadable:
         return damage.not_json(unreadable)
 
 
-async def _until_told(task: BlockTask, sink: PipeSink, tasks: IO[bytes]) -> int:
+async def _run_until_told(task: BlockTask, sink: PipeSink, tasks: IO[bytes]) -> int:
     work = asyncio.create_task(run_task(task, sink))
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, _tell_to_end, work)
-    loop.add_reader(tasks, _end_with, tasks, work)
-    beating = asyncio.ensure_future(_keep_beating(sink))
+    loop.add_signal_handler(signal.SIGTERM, _cancel_once, work)
+    loop.add_reader(tasks, _end_without_controller, tasks, work)
+    beating = asyncio.ensure_future(_emit_heartbeats(sink))
     try:
         await work
     except asyncio.CancelledError:
@@ -113,7 +113,7 @@ async def _until_told(task: BlockTask, sink: PipeSink, tasks: IO[bytes]) -> int:
     return ExitCode.DONE
 
 
-def _end_with(tasks: IO[bytes], work: "asyncio.Task[None]") -> None:
+def _end_without_controller(tasks: IO[bytes], work: "asyncio.Task[None]") -> None:
     """Nothing more is said on that pipe: when it can be read, it has ended. If clearing hangs, nobody is left to end
     this process: then it ends by itself, and its ledger has what remains."""
     loop = asyncio.get_running_loop()
@@ -121,26 +121,26 @@ def _end_with(tasks: IO[bytes], work: "asyncio.Task[None]") -> None:
     loop.call_later(LONGEST_ALONE, os._exit, ExitCode.INTERRUPTED)
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):  # whoever reads what the run prints waits for its end
         pipes.fall_silent(stream)
-    _tell_to_end(work)
+    _cancel_once(work)
 
 
-def _tell_to_end(work: "asyncio.Task[None]") -> None:
+def _cancel_once(work: "asyncio.Task[None]") -> None:
     """Once: a second time it would be clearing that is cut off."""
     if not work.cancelling():
         work.cancel()
 
 
-async def _keep_beating(sink: PipeSink) -> None:
+async def _emit_heartbeats(sink: PipeSink) -> None:
     while True:
-        pauses.note_alive(BEAT)
-        await asyncio.sleep(BEAT)
+        pause_detection.note_alive(HEARTBEAT_SECONDS)
+        await asyncio.sleep(HEARTBEAT_SECONDS)
         with contextlib.suppress(BrokenPipeError):
-            sink.emit(Beat())
+            sink.emit(Heartbeat())
 
 
 async def run_task(task: BlockTask, sink: BlockSink) -> None:
     """Run a block on a lab of its own, of which nothing remains but what is told."""
-    async with aclosing(Sites(task.hosts, lambda text: sink.emit(Said(text=text)))) as open_site:
+    async with aclosing(Sites(task.hosts, lambda text: sink.emit(ProgressMessage(text=text)))) as open_site:
         with held_anew() as (token, ledger):
             lab = Lab(token, ledger, open_site, task.mtu or network.MTU)
             try:
@@ -163,4 +163,4 @@ def main() -> int:
     concurrent_runs.act_for(os.getppid())  # a worker that holds this host's lock for the block disturbs nothing
     events = os.dup(1)
     os.dup2(2, 1)
-    return run_child(sys.stdin.buffer, events)
+    return run_block_process(sys.stdin.buffer, events)
