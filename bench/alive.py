@@ -43,8 +43,8 @@ repeats = {trials}
 async def measure(kind: str, trials: int) -> dict[str, list[float]]:
     """Milliseconds of each trial."""
     from nearmetal.run import study_execution
-    from nearmetal.store.folder import RunFolder
     from nearmetal.store.journal import read_records
+    from nearmetal.store.run_folder import RunFolder
     from nearmetal.study.study_file import read
 
     text = STUDY.format(kind=kind, clients="mock" if kind == "mock" else "host", trials=trials)

@@ -26,7 +26,7 @@ from tests import plausible_run
 from tests.browser.chromium import CHROMIUM, QUIET
 
 from nearmetal.report.write import write
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 _SHAPES = {
     "3 treatments x 2 workloads x 8 blocks": (8, ""),

@@ -28,9 +28,9 @@ from tests.order import mock_run
 from nearmetal.run.dashboard_link import LiveNotes
 from nearmetal.run.events import EventStream, TrialEnded
 from nearmetal.store.events import Event
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal
 from nearmetal.store.journal_lock import hold_journal
+from nearmetal.store.run_folder import RunFolder
 
 _STUDY = """
 name = "thick"

@@ -48,8 +48,8 @@ from nearmetal.run.boot import address_trial
 from nearmetal.run.events import TrialEnded
 from nearmetal.run.progress import Progress
 from nearmetal.store.events import BlockDispatched, BlockEnded, BootStarted, Event, RunEnded, RunStarted
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.study_file import read
 
 _STUDY = """

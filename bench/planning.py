@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nearmetal.planning import plan as planning
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.blocks import checksum_trial_ids
 from nearmetal.study.resolve import collect_plugins, resolve_treatments
 from nearmetal.study.study_file import read

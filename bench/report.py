@@ -34,7 +34,7 @@ _SHAPES = {
 _MAKE = "import sys; from pathlib import Path; from tests import plausible_run; "
 _MAKE += "plausible_run.make(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], faults=False)"
 
-_WRITE = "import sys; from pathlib import Path; from nearmetal.store.folder import RunFolder; "
+_WRITE = "import sys; from pathlib import Path; from nearmetal.store.run_folder import RunFolder; "
 _WRITE += "from nearmetal.report.write import write; write(RunFolder.open(Path(sys.argv[1])))"
 
 _TABULATE = 'import sys, nearmetal; nearmetal.open_run(sys.argv[1]).trials("rows")'

@@ -67,7 +67,7 @@ def read_journal(content: bytes, folder: Path) -> None:
     path = folder / "journal.jsonl"
     path.write_bytes(content)
     for read in (
-        journal.read,
+        journal.read_journal,
         journal.read_entries,
         journal.read_records,
         journal.check_lines,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.store.checksum import add_checksum, without_checksum
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
+from nearmetal.store.run_folder import RunFolder
 
 
 @contextmanager

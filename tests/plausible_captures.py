@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearmetal.model import Artifact, TrialRecord
-from nearmetal.store.folder import RunFolder, hash_file
+from nearmetal.store.run_folder import RunFolder, hash_file
 from tests import journals, plausible_run
 from tests.unit.workloads_stage import golden
 

@@ -26,8 +26,8 @@ from nearmetal.model import (
     TrialStatus,
 )
 from nearmetal.planning import plan as planning
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.blocks import plan_blocks
 from nearmetal.units import AS_WRITTEN
 

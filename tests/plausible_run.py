@@ -24,9 +24,9 @@ from nearmetal.model import (
 )
 from nearmetal.planning import plan as planning
 from nearmetal.store.events import FactsSeen
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.blocks import plan_block, plan_blocks
 
 SOURCE = """\

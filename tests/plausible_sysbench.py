@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from nearmetal.model import Response
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests.plausible_networks import Measured, Treatment, make
 
 SOURCE = """\

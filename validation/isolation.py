@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.model import TrialRecord
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 
 STUDY = Path(__file__).with_name("isolation.toml")
 FEWER = 50

@@ -25,7 +25,7 @@ from tests.libvirt_service import libvirt_service
 from nearmetal.analysis.fairness import fairness_of
 from nearmetal.config import Paths
 from nearmetal.lab.keys import lab_keys
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 STUDY = Path(__file__).with_suffix(".toml")
 NAME = "same-guest"

@@ -28,7 +28,7 @@ class Run:
 
     def __init__(self, path: str | Path) -> None:
         """BadInput when it cannot be read."""
-        from nearmetal.store.folder import RunFolder
+        from nearmetal.store.run_folder import RunFolder
 
         self._folder = RunFolder.open(Path(path))
 
@@ -78,7 +78,7 @@ class Run:
         from nearmetal.store import journal
 
         with without_collection():
-            return self._folder.read_manifest(), *journal.read(self._folder.journal)
+            return self._folder.read_manifest(), *journal.read_journal(self._folder.journal)
 
     @cached_property
     def _read(self) -> "ReportInput":

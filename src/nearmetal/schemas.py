@@ -27,7 +27,7 @@ from nearmetal.planning.documents import PlanOutput, Studies
 from nearmetal.report.documents import ReportFiles
 from nearmetal.run.events import TrialEnded
 from nearmetal.store import events
-from nearmetal.store.calibration import Calibration
+from nearmetal.store.calibration_document import Calibration
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.query_document import QueryAnswer
 from nearmetal.store.verify import Verification

@@ -9,7 +9,7 @@ from typing import Any
 
 from nearmetal.dashboard import server
 from nearmetal.dashboard.run_view import number_of
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests.browser.page import Page
 
 TOKEN = "t0ken"

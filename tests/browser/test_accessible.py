@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.report.write import write
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import hold_journal
+from nearmetal.store.run_folder import RunFolder
 from tests import plausible_run
 from tests.browser.chromium import NEEDED
 from tests.browser.page import Page

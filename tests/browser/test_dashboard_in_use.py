@@ -12,8 +12,8 @@ import pytest
 from nearmetal.dashboard.page import read_script
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.report.write import write
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import hold_journal
+from nearmetal.store.run_folder import RunFolder
 from tests import journals
 from tests.browser.chromium import NEEDED
 from tests.browser.page import Page

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.report.write import write
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.trace import events
 from nearmetal.trace import page as trace_page
 from nearmetal.trace.request_choice import ChosenRequest

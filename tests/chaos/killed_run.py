@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nearmetal.model import TrialRecord
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests.live.two_hosts import kill_tree
 
 from .killed import Failed, Killed, Surroundings

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.summary import summary
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.store.runs import find_state
 from tests.order import mock_run
 

@@ -23,7 +23,7 @@ from nearmetal.report.blocks import Chart, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.report_input import read_run_input
 from nearmetal.store import query, runs
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests.command_line import called
 
 HERE = Path(__file__).parent

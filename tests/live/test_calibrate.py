@@ -11,7 +11,7 @@ from nearmetal import schemas
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialStatus
 from nearmetal.store import journal
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import one_picture
 
 pytestmark = pytest.mark.live

@@ -18,8 +18,8 @@ from nearmetal.lab import container_privileges, probe
 from nearmetal.lab.containers import imported_images
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialRecord
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests.conftest import SHARED_CACHE
 from tests.shared_engine import BOUNDED
 from tests.waiting import wait_until

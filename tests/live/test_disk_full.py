@@ -14,8 +14,8 @@ from nearmetal.lab.clean import clean
 from nearmetal.model import TrialStatus
 from nearmetal.run.events import TrialEnded
 from nearmetal.store.events import Event
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal, read_entries, read_records, render_line
+from nearmetal.store.run_folder import RunFolder
 from tests.command_line import called
 from tests.order import mock_run
 from tests.small_disk import small_disk

@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.lab.image import Image
 from nearmetal.report.report_input import read_run_input
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 from .laboratory import study
 

@@ -30,7 +30,7 @@ from nearmetal.report import report_input
 from nearmetal.run import plan_execution
 from nearmetal.run.events import TrialEnded, TrialStarted
 from nearmetal.store.events import Event
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.workloads.command import Command
 from nearmetal.workloads.http import Http
 from nearmetal.workloads.ping import Ping

@@ -27,8 +27,8 @@ from nearmetal.lab.sites import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
 from nearmetal.run import verify
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.studies.published.figures import find_published
 from nearmetal.study.resolve import resolve_alone
 from tests import libvirt_service

@@ -10,8 +10,8 @@ import pytest
 from nearmetal.lab.networks.network import SUBNET
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import study_execution
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.study_file import read
 from nearmetal.study.user_files import FileReader
 from tests.tls_server import new_authority

@@ -17,8 +17,8 @@ from nearmetal.lab.image import REMEDY, Image, ImageSource, build_own, rm
 from nearmetal.lab.image.archive import read_bundle
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run import study_execution
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.study_file import read
 from tests.own_image import busybox, docker_archive, layer
 

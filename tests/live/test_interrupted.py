@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests import one_picture
 from tests.order import mock_run
 from tests.small_disk import small_disk

@@ -7,7 +7,7 @@ import pytest
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialStatus, is_per_namespace
 from nearmetal.report import report_input
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.kernel_table import TABLE
 
 from .laboratory import study

@@ -12,8 +12,8 @@ import pytest
 from nearmetal.lab import probe
 from nearmetal.lab.host_lock import _NAME, FOLDER, HOLDER
 from nearmetal.model import TrialRecord, TrialStatus
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests.conftest import SHARED_CACHE
 from tests.waiting import until, wait_until
 

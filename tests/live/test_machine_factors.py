@@ -12,7 +12,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec, TrialStatus
 from nearmetal.report import report_input
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 from . import debian, laboratory, later_kernel
 

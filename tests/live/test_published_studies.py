@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab.image import Image
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 
 from . import laboratory
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from nearmetal.lab.image import Image
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests.waiting import wait_until
 
 from .laptop import Lacking, LaptopUser, find_processes, make_user, remove_user

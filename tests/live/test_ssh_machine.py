@@ -22,8 +22,8 @@ from nearmetal.lab.lab import Lab
 from nearmetal.lab.sites import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.resolve import resolve_alone
 from tests.ports import free_port
 from tests.waiting import until

@@ -9,8 +9,8 @@ import pytest
 
 from nearmetal.lab.image import Image
 from nearmetal.model import TrialRecord
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 
 from .laboratory import study
 from .two_hosts import Pair

@@ -165,7 +165,7 @@ async def test_a_run_says_that_its_machines_are_made_of_different_images(
     client: ContainerEngine, tmp_path: Path, lab_image: Image
 ) -> None:
     from nearmetal.report.report_input import read_run_input
-    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.run_folder import RunFolder
 
     records = await laboratory.study(tmp_path / "run", STUDY.format(image=REFERENCE))
     assert [record.status for record in records] == ["ok", "ok"], [record.reason for record in records]

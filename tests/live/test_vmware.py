@@ -14,8 +14,8 @@ import pytest
 
 from nearmetal.lab import host_lock as lock
 from nearmetal.model import TrialRecord, TrialStatus
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests.order.test_block_process import processes
 from tests.vcenter import PASSWORD, PASSWORD_ENV, USER, Vcenter, machine, vcenter
 from tests.waiting import until

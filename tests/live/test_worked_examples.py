@@ -10,8 +10,8 @@ from nearmetal.config import Paths
 from nearmetal.lab import image as images
 from nearmetal.model import TrialStatus
 from nearmetal.run import study_execution
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.study_file import read
 from nearmetal.study.user_files import FileReader
 

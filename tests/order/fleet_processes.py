@@ -16,7 +16,7 @@ from nearmetal.fleet.worker import run_worker
 from nearmetal.progress_messages import ignore_text
 from nearmetal.run import study_execution
 from nearmetal.store.events import Event
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import fork_server
 from tests.order import mock_run
 

@@ -9,8 +9,8 @@ from nearmetal.model import Study, TrialRecord
 from nearmetal.progress_messages import Say, ignore_text
 from nearmetal.run import study_execution
 from nearmetal.store.events import Event
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.study_file import read
 
 STUDY = """

@@ -18,7 +18,7 @@ from nearmetal.run import pause_detection, trial
 from nearmetal.run.blame import Fault
 from nearmetal.run.liveness import Liveness
 from nearmetal.store.events import BlockEnded
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.workloads.http import Http
 from tests.order import mock_run
 

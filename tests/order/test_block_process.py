@@ -29,7 +29,7 @@ from nearmetal.run.block_main import read_task
 from nearmetal.run.events import Step, TrialEnded, TrialStarted
 from nearmetal.run.plan_execution import plan_task
 from nearmetal.store.events import BlockEnded, Event
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import fork_server
 from tests.order import mock_run
 

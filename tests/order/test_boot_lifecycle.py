@@ -30,9 +30,9 @@ from nearmetal.store.events import (
     RunEnded,
     Withdrawn,
 )
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events as events_of
 from nearmetal.store.journal import read_records as records_of
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.treatments.offload import Offload
 from nearmetal.workloads import http
 from tests.order import mock_run

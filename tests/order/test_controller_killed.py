@@ -10,8 +10,8 @@ import pytest
 from nearmetal.lab.mock.world import World
 from nearmetal.model import TrialStatus
 from nearmetal.store.events import Event
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests import fork_server
 from tests.order import mock_run
 

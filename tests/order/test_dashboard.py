@@ -15,9 +15,9 @@ import pytest
 
 from nearmetal.dashboard import page
 from nearmetal.dashboard.run_view import number_of
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.store.journal_lock import hold_journal
+from nearmetal.store.run_folder import RunFolder
 from tests import one_picture
 from tests.command_line import called
 from tests.dashboard_server import PATIENCE, Dashboard, dashboard

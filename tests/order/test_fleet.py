@@ -27,7 +27,7 @@ from nearmetal.progress_messages import ignore_text
 from nearmetal.run import study_execution
 from nearmetal.store import journal
 from nearmetal.store.events import BlockDispatched, BlockEnded, Event
-from nearmetal.store.folder import AHEAD, RunFolder
+from nearmetal.store.run_folder import AHEAD, RunFolder
 from nearmetal.store.verify import verify
 from nearmetal.study.blocks import plan_blocks
 from tests.order import mock_run

@@ -15,7 +15,7 @@ from nearmetal.lab.image import Recipe
 from nearmetal.lab.image.pinned_images import pinned
 from nearmetal.model import Handle, MachineImage, Order, Recorder, Site, TrialStatus
 from nearmetal.store.events import BlockEnded, Event, FactsSeen
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests.order import mock_run
 from tests.unit.test_image_store import finished
 

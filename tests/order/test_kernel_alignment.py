@@ -9,7 +9,7 @@ from nearmetal.lab.mock import programs, world
 from nearmetal.lab.mock.programs import Call
 from nearmetal.model import Completed, TrialStatus
 from nearmetal.run.events import Step
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.kernel_table import TABLE
 from tests.order import mock_run
 

@@ -18,9 +18,9 @@ from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
 from nearmetal.run.preflight import refuse_occupied_folder
 from nearmetal.store import runs
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events
 from nearmetal.store.journal_lock import hold_journal
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, one_picture
 from tests.command_line import called
 from tests.dashboard_server import PATIENCE

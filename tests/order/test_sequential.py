@@ -19,9 +19,9 @@ from nearmetal.run.events import TrialEnded
 from nearmetal.run.plan_execution import RunCourse
 from nearmetal.store import runs
 from nearmetal.store.events import BlockEnded, Event, LookTaken, Withdrawn
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events as journaled
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests import journals
 from tests.order import mock_run
 

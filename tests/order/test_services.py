@@ -12,8 +12,8 @@ from nearmetal.model import Completed, TrialRecord, TrialStatus
 from nearmetal.planning import plan
 from nearmetal.run import plan_execution, study_execution
 from nearmetal.run.block import BlockTask
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records as records_of
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.store.verify import verify
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read

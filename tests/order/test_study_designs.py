@@ -13,9 +13,9 @@ from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
 from nearmetal.progress_messages import ignore_text
 from nearmetal.run import block_main, plan_execution, study_execution, versions
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.resolve import resolve_treatments
 from tests.order import mock_run
 from tests.order.in_process import InProcess

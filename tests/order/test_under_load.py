@@ -9,8 +9,8 @@ from nearmetal.lab.mock import programs
 from nearmetal.lab.mock.programs import Call
 from nearmetal.model import Completed, TrialRecord, TrialStatus, WorkloadSpec
 from nearmetal.run import background_load, plan_execution, study_execution
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records as records_of
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.resolve import build_workload, resolve_workload
 from nearmetal.study.study_file import read
 from nearmetal.study.user_files import FileReader

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.model import TrialStatus
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 
 from .installing import HERE, install, with_package
 

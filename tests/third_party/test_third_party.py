@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nearmetal.model import TrialRecord, TrialStatus
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 
 from .installing import HERE, forked_with_package, install, with_package
 

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 
 class Tags(HTMLParser):

@@ -14,7 +14,7 @@ from nearmetal.report.blocks import Chart, Paragraph, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections.exploratory import plugin
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_run
 from tests.analysis_inputs import PRIMARIES, manifest, ratio, record, run, wobble
 

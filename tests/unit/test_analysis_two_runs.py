@@ -16,7 +16,7 @@ from nearmetal.analysis.results import Verdict
 from nearmetal.analysis.run_comparison import Comparison, StoredRun, is_worse
 from nearmetal.analysis.run_differences import list_differences
 from nearmetal.model import Blame, Response, TrialStatus
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests.analysis_inputs import manifest, plain, ratio, record, whole_run, wobble
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"

@@ -25,10 +25,10 @@ from nearmetal.report.report_input import ReportInput
 from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.report.words import Labels
-from nearmetal.store import calibrations
-from nearmetal.store.calibration import Calibration, Noise, Sensitivity
-from nearmetal.store.folder import RunFolder
+from nearmetal.store import kept_calibrations
+from nearmetal.store.calibration_document import Calibration, Noise, Sensitivity
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.study_file import read
 from tests import calibration_examples
 from tests.calibration_examples import manifest, records, sound
@@ -436,18 +436,20 @@ def seen(found: Calibration, mode: str = "closed", *overrides: str) -> list[Sens
 def test_the_last_of_each_environment_is_kept(tmp_path: Path) -> None:
     first, later = plain(), told(manifest(), seed=2)
     slow = told(manifest(16, "environments.first.speed=0.5", "environments.again.speed=0.5"))
-    calibrations.keep_calibration(first, tmp_path)
-    file = calibrations.keep_calibration(later, tmp_path)
+    kept_calibrations.keep_calibration(first, tmp_path)
+    file = kept_calibrations.keep_calibration(later, tmp_path)
     assert file is not None
-    calibrations.keep_calibration(slow, tmp_path)
-    kept = calibrations.read_calibrations(tmp_path, "6.1-made-up")
+    kept_calibrations.keep_calibration(slow, tmp_path)
+    kept = kept_calibrations.read_calibrations(tmp_path, "6.1-made-up")
     assert [one.environment for one in kept] == ["mock", "mock"]
     assert {one.options.get("speed") for one in kept} == {None, 0.5}
     assert later in kept and first not in kept
-    assert calibrations.read_calibrations(tmp_path, "6.2-another") == []
+    assert kept_calibrations.read_calibrations(tmp_path, "6.2-another") == []
     file.write_text("{")
-    assert [dict(one.options) for one in calibrations.read_calibrations(tmp_path, "6.1-made-up")] == [{"speed": 0.5}]
-    assert calibrations.read_calibrations(tmp_path / "nowhere", "6.1-made-up") == []
+    assert [dict(one.options) for one in kept_calibrations.read_calibrations(tmp_path, "6.1-made-up")] == [
+        {"speed": 0.5}
+    ]
+    assert kept_calibrations.read_calibrations(tmp_path / "nowhere", "6.1-made-up") == []
 
 
 def test_a_plan_sees_what_its_blocks_and_level_find() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.report import chart_files, drawing
 from nearmetal.report.chart_files import render_verdicts
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import plausible_run
 from tests.command_line import called
 from tests.golden.make_run import FOLDER

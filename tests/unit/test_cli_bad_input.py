@@ -23,7 +23,7 @@ from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
 from nearmetal.lab.image import Recipe
 from nearmetal.run.preflight import refuse_occupied_folder
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.system import system_errors
 from tests import fork_server
 from tests.command_line import call, called, forked

@@ -16,7 +16,7 @@ import pytest
 from nearmetal.commands.data import find_homes
 from nearmetal.errors import BadInput
 from nearmetal.store.bundle import LIST, About, pack_bundle, unpack_bundle
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests.command_line import called
 from tests.order import mock_run
 

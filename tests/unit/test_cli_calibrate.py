@@ -21,8 +21,8 @@ from nearmetal.progress_messages import Say
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.sections.calibration import plugin as section
 from nearmetal.report.words import explain_reason
-from nearmetal.store import calibrations, runs
-from nearmetal.store.folder import RunFolder
+from nearmetal.store import kept_calibrations, runs
+from nearmetal.store.run_folder import RunFolder
 from tests import calibration_examples
 from tests.command_line import call, called, forked
 
@@ -245,7 +245,7 @@ def test_one_that_is_wrong_is_told_first_and_not_kept(tmp_path: Path, capsys: py
     assert words.startswith("No: 1 of 4 comparisons of alike with alike called different. Of sound machines one in")
     assert "! called different arithmetic, again vs first: time taken 1.0" in words
     assert "not kept for `nearmetal plan`, which goes by sound ones" in words
-    assert calibrations.read_calibrations(Paths.default().state, os.uname().release) == []
+    assert kept_calibrations.read_calibrations(Paths.default().state, os.uname().release) == []
     assert call(calibrate, **NOTHING, made=folder, gate=True, as_json=True) == 5
     assert json.loads(capsys.readouterr().out)["verdict"] == "unsound"
 
@@ -263,7 +263,7 @@ def test_an_older_run_and_one_of_other_machines_are_told_and_not_kept(
         RunFolder(folder).write_manifest(manifest.model_copy(update=given))
         call(calibrate, **NOTHING, made=folder, gate=False, as_json=False)
         assert "not kept for `nearmetal plan`, which goes by the last whole run of this host" in said(capsys)
-    (kept,) = calibrations.read_calibrations(Paths.default().state, os.uname().release)
+    (kept,) = kept_calibrations.read_calibrations(Paths.default().state, os.uname().release)
     assert kept.run == str(tmp_path / "made")
 
 
@@ -272,7 +272,7 @@ def test_a_run_of_another_host_is_told_and_not_kept(tmp_path: Path, capsys: pyte
     brought = folder.rename(tmp_path / "brought")
     assert call(calibrate, **NOTHING, made=brought, gate=False, as_json=False) == 0
     assert "not kept for `nearmetal plan`" in said(capsys)
-    assert calibrations.read_calibrations(Paths.default().state, os.uname().release) == []
+    assert kept_calibrations.read_calibrations(Paths.default().state, os.uname().release) == []
 
 
 def test_bad_trials_are_an_exit_code_of_their_own(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from nearmetal.commands import comparison
 from nearmetal.commands import runs as runs_commands
 from nearmetal.errors import BadInput
 from nearmetal.spelling import did_you_mean
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals
 from tests.command_line import call, called
 

@@ -26,9 +26,9 @@ from nearmetal.model import COSTS, OF_THE_BOOT, Finding
 from nearmetal.planning import noise_evidence
 from nearmetal.planning import plan as planning
 from nearmetal.store.checksum import without_checksum
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import render_line
 from nearmetal.store.journal_lock import hold_journal
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, one_picture
 from tests.command_line import call, called, forked, started
 from tests.golden.make_run import FOLDER

@@ -17,8 +17,8 @@ from nearmetal.lab import concurrent_runs, doctor
 from nearmetal.lab.lock import measuring
 from nearmetal.model import Resolved
 from nearmetal.store.events import Event
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests.command_line import called
 from tests.order import mock_run
 

@@ -13,9 +13,9 @@ from nearmetal.model import TrialAddress, TrialRecord, TrialStatus
 from nearmetal.run.dashboard_link import LiveNotes, wait_while_paused
 from nearmetal.run.events import Step, TrialEnded, TrialStarted
 from nearmetal.store.events import BootStarted, Event
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import hold_journal
 from nearmetal.store.run_control import LiveNote, forget_live, read_wish, write_wish
+from nearmetal.store.run_folder import RunFolder
 from tests.golden.make_run import FOLDER
 from tests.unit.test_dashboard_page import HOSTILE, Elements, keep
 

@@ -8,8 +8,8 @@ from nearmetal.dashboard import page
 from nearmetal.dashboard.host import HostState, MachineLine
 from nearmetal.lab.machines import registry
 from nearmetal.model import MachineSpec, TrialCounts
-from nearmetal.store import calibrations
-from nearmetal.store.calibration import Calibration
+from nearmetal.store import kept_calibrations
+from nearmetal.store.calibration_document import Calibration
 from tests.unit.test_dashboard_page import HOSTILE, Elements
 
 CALIBRATION = Calibration(
@@ -39,7 +39,7 @@ def test_machines_and_calibrations_are_seen_when_they_come_and_go(home: Path) ->
     assert watcher.look() == HostState()
     assert "No machine of nearmetal up is up" in shown(watcher.look()).words
     assert "not calibrated" in shown(watcher.look()).words
-    calibrations.keep_calibration(CALIBRATION, home / "state")
+    kept_calibrations.keep_calibration(CALIBRATION, home / "state")
     registry.folder().mkdir(parents=True)
     one = registry.KeptMachine(
         name="mine", environment="qemu", token="1", keeper=1, keeper_started=1, made="2025-03-02T", spec=MachineSpec()

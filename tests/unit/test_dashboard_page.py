@@ -10,8 +10,8 @@ import pytest
 from nearmetal.dashboard import page
 from nearmetal.dashboard.list_view import ListView
 from nearmetal.dashboard.run_view import RunView, number_of
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import hold_journal
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_run
 from tests.golden.make_run import FOLDER
 

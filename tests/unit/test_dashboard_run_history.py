@@ -14,10 +14,10 @@ from nearmetal.dashboard.run_history import Fate, RunHistory
 from nearmetal.model import BlockPlan, Study, TrialAddress, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.planning import plan as planning
 from nearmetal.report.words import Labels
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_events, read_records
 from nearmetal.store.progress import TreatmentRow
-from nearmetal.store.runs import tell_state
+from nearmetal.store.run_folder import RunFolder
+from nearmetal.store.runs import describe_state
 from nearmetal.study.blocks import plan_block
 from nearmetal.study.study_file import read
 from tests.golden.make_run import FOLDER
@@ -89,7 +89,7 @@ def test_the_golden_run_has_ended_with_every_trial_in_its_place() -> None:
     assert course.counts == {TrialStatus.OK: len(of_trials)}
     assert [fates(course, name) for name in ("base", "slow")] == [[Fate.OK] * 8] * 2
     assert len(course.events) == len(list(read_events(folder.journal)))
-    assert tell_state(course, is_measured=False) == "ended"
+    assert describe_state(course, is_measured=False) == "ended"
     assert run_overview.how_far(course) == "16 trials, 8 blocks"
     assert run_overview.list_troubles(course, Labels.from_treatments(manifest.plan.treatments)) == ([], 0)
 
@@ -144,8 +144,8 @@ def test_what_an_analysis_of_the_primary_contrasts_takes_is_kept_and_no_more() -
 def test_before_anything_happens_everything_is_to_come(course: RunHistory) -> None:
     assert fates(course, "base") == [Fate.TO_COME, Fate.TO_COME]
     assert course.to_come() == 4
-    assert tell_state(course, is_measured=False) == "interrupted"
-    assert tell_state(course, is_measured=True) == "running"
+    assert describe_state(course, is_measured=False) == "interrupted"
+    assert describe_state(course, is_measured=True) == "running"
     assert run_overview.time_left(course, None, 0) == ""
     assert run_overview.time_left(course, 30.0, 0) == "about 2 min 0 s left"
 
@@ -202,7 +202,7 @@ def test_the_time_left_is_by_the_pace_of_this_session_alone(course: RunHistory) 
     first, second = ended(attempt(course, 0, 0))
     course.take_line(first)
     course.take_line(event("RunEnded", at=1000, interrupted=True))
-    assert tell_state(course, is_measured=False) == "interrupted"
+    assert describe_state(course, is_measured=False) == "interrupted"
     course.take_line(event("RunResumed", at=5000, finished=1))
     course.take_line(second)
     course.take_line(event("BootEnded", at=5010, block=0, attempt=0, treatment={"environment": "base"}, phases_ns={}))

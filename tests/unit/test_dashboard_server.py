@@ -7,7 +7,7 @@ from starlette.types import Message
 
 from nearmetal.dashboard.run_view import number_of
 from nearmetal.dashboard.server import Dashboard
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from nearmetal.fleet import block_pieces
 from nearmetal.fleet.block_pieces import Piece
 from nearmetal.fleet.messages import Part, SpooledFile
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 
 def divide(sizes: dict[str, int]) -> list[list[Part]]:

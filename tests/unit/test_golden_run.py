@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from nearmetal.report.write import render
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests.golden.make_run import FOLDER, concluded
 
 RUN = RunFolder(FOLDER)

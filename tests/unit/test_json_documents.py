@@ -25,8 +25,8 @@ from nearmetal.lab.image import Recipe
 from nearmetal.lab.vagrant import box
 from nearmetal.model import Finding
 from nearmetal.progress_messages import Say
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import hold_journal
+from nearmetal.store.run_folder import RunFolder
 from tests import captures, plausible_run
 from tests.command_line import call, called, started
 from tests.golden.make_run import FOLDER

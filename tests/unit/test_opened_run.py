@@ -19,7 +19,7 @@ from nearmetal.errors import BadInput, HostCannot
 from nearmetal.report import exports
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.tidy_tables import Name, TidyTable, find_columns, make_table
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import plausible_networks, plausible_run
 from tests.command_line import called
 

@@ -12,7 +12,7 @@ from nearmetal.model import Study
 from nearmetal.planning import plan as planning
 from nearmetal.planning.plan import digest_study
 from nearmetal.run.boot import derive_trial_seed
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.store.upgrade import upgrade_v1
 from nearmetal.study.blocks import plan_block, plan_blocks
 from tests.golden import make_run

@@ -29,7 +29,7 @@ from nearmetal.report.sections import cost
 from nearmetal.report.write import render, write
 from nearmetal.store import journal
 from nearmetal.store.events import RunStarted
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_run
 from tests.unit.report_page import Tags, contents
 

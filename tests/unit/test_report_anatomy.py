@@ -13,7 +13,7 @@ from nearmetal.report.sections.anatomy import wilson_interval
 from nearmetal.report.sections.verdict_explanations import plugin as why
 from nearmetal.report.table_values import show_value
 from nearmetal.report.write import write
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_captures, plausible_run
 from tests.unit.report_captured import table
 

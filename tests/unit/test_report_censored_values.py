@@ -15,7 +15,7 @@ from nearmetal.report.chapters import make_sections
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.table_values import list_columns, show_value, write_value
 from nearmetal.report.write import render
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_networks, plausible_run, plausible_sysbench
 
 pytestmark = pytest.mark.usefixtures("one_engine")

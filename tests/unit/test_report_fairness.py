@@ -9,8 +9,8 @@ from nearmetal.analysis.fairness import fairness_of
 from nearmetal.report.blocks import Paragraph, Section, Table
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.fairness import plugin
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import MachineFacts
+from nearmetal.store.run_folder import RunFolder
 from tests.golden.make_run import FOLDER
 
 PROGRAMS = {"/usr/sbin/lighttpd": "0c" * 32, "/usr/bin/sysbench": "1d" * 32}

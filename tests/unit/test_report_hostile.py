@@ -12,7 +12,7 @@ from nearmetal.report.blocks import Section, Source
 from nearmetal.report.formats import render_markdown
 from nearmetal.report.page import make_breakable
 from nearmetal.report.write import render, write
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_run
 from tests.one_engine import one_engine
 from tests.unit.report_page import Tags

@@ -14,8 +14,8 @@ from nearmetal.report.blocks import Notice, Quantity, Section, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.write import write
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.studies.cpu_isolation import chapter as cpu_isolation
 from nearmetal.studies.cpu_isolation.chapter import ROWS, of_httperf, of_load
 from nearmetal.studies.published.figures import find_published

@@ -21,7 +21,7 @@ from nearmetal.report.client_lines import label_without_clients
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.table_values import show_value
 from nearmetal.report.write import write
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_networks, plausible_run
 
 pytestmark = pytest.mark.usefixtures("one_engine")

@@ -13,7 +13,7 @@ from nearmetal.report.blocks import Chart, Quantity, Table
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.noise import plugin
 from nearmetal.store import journal
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import plausible_run
 
 

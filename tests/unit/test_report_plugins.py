@@ -16,7 +16,7 @@ from nearmetal.report.chapters import make_sections
 from nearmetal.report.drawing import Drawers
 from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.write import render, write
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import plausible_run
 from tests.command_line import forked
 from tests.one_engine import one_engine

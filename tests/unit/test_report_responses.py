@@ -11,7 +11,7 @@ from nearmetal.report.blocks import Chart, Paragraph
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.write import render
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_run, plausible_sysbench
 from tests.golden.make_run import FOLDER
 

@@ -11,7 +11,7 @@ from nearmetal.report.blocks import Chart, Quantity, Section, Statements, Table
 from nearmetal.report.chapters import make_sections
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.write import write
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_run, plausible_sysbench
 
 pytestmark = pytest.mark.usefixtures("one_engine")

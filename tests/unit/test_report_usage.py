@@ -13,7 +13,7 @@ from nearmetal.report.report_input import ReportInput, read_run_input
 from nearmetal.report.sections.usage import plugin, read_course
 from nearmetal.report.write import write
 from nearmetal.store import journal
-from nearmetal.store.folder import RunFolder, hash_file
+from nearmetal.store.run_folder import RunFolder, hash_file
 from tests import journals, plausible_run
 
 from .workloads_stage import golden

@@ -9,7 +9,7 @@ from nearmetal.report import drawing
 from nearmetal.report.chart_files import render_verdicts, save_charts
 from nearmetal.report.drawing import INSTALL_ENGINE
 from nearmetal.report.write import render, write
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import plausible_run
 from tests.unit.report_page import Tags
 

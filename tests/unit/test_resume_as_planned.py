@@ -12,7 +12,7 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.model import PluginVersion
 from nearmetal.run import study_execution
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.study.study_file import read
 from tests import journals

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 import nearmetal
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.measured_study import render_toml
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests.order import mock_run
 
 MAPPING = tomllib.loads(mock_run.STUDY)

@@ -12,8 +12,8 @@ from nearmetal.console.running_estimates import RunningEstimates
 from nearmetal.console.terminal import Watcher
 from nearmetal.run.events import Step, TrialEnded
 from nearmetal.store.events import BlockEnded, BlockStarted, BootStarted
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
+from nearmetal.store.run_folder import RunFolder
 from tests import plausible_run
 
 

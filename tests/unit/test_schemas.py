@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from nearmetal import schemas, studies
 from nearmetal.report.write import render
-from nearmetal.store.folder import RunFolder, render_manifest
+from nearmetal.store.run_folder import RunFolder, render_manifest
 from tests.golden.make_run import FOLDER
 
 KEPT = Path(__file__).parents[2] / "schemas" / "run"

@@ -28,8 +28,8 @@ from nearmetal.report.block_count import about_sizing
 from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.report.sections import method
 from nearmetal.report.words import Labels
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import PairedNoise, Pilot, find_pilot, keep_pilot
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.measurement_digest import digest_measurement
 from nearmetal.study.study_file import locate_key, read
 

@@ -12,7 +12,7 @@ from nearmetal.model import TrialRecord
 from nearmetal.report.write import render
 from nearmetal.run.trial import keep_artifacts
 from nearmetal.store import journal
-from nearmetal.store.folder import RunFolder, describe_change, hash_file
+from nearmetal.store.run_folder import RunFolder, describe_change, hash_file
 from tests import captures, journals, plausible_captures
 
 pytestmark = pytest.mark.usefixtures("one_engine")

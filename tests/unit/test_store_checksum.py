@@ -15,8 +15,8 @@ from nearmetal.model import Handle, TrialRecord
 from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.store import journal, query, runs
 from nearmetal.store.checksum import ChecksumMismatch, add_checksum, without_checksum
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal
+from nearmetal.store.run_folder import RunFolder
 from tests import plausible_run
 from tests.command_line import call
 from tests.journals import changed

@@ -18,7 +18,7 @@ from nearmetal.lab.changes import ledger
 from nearmetal.model import Artifact
 from nearmetal.report.report_input import read_run_input as read_run
 from nearmetal.store import journal, query, runs
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 LIBRARIES = re.compile(
@@ -232,7 +232,7 @@ def test_events_and_their_keys_that_this_version_does_not_know_are_passed_over(r
     known = read_run(RunFolder(run)).records
     file.write_text(file.read_text() + line + "\n")
     assert read_run(RunFolder(run)).records == known
-    assert list(journal.read_events(file))[-1] == journal.read(file)[1][-1] == json.loads(line)
+    assert list(journal.read_events(file))[-1] == journal.read_journal(file)[1][-1] == json.loads(line)
 
 
 def test_one_run_that_is_damaged_takes_no_other_with_it(run: Path, tmp_path: Path) -> None:

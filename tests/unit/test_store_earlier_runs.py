@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from nearmetal.report.write import render
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.store.runs import count_earlier_runs
 from tests import journals
 

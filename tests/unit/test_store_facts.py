@@ -16,7 +16,7 @@ from nearmetal.report.sections.method import plugin as method
 from nearmetal.report.sections.verdict_explanations import plugin as why
 from nearmetal.report.write import render
 from nearmetal.store.facts import sift_facts
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from tests import journals, plausible_run
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "facts.v1.json").read_text())

@@ -8,8 +8,8 @@ import pytest
 from nearmetal.dashboard.run_history import RunHistory
 from nearmetal.model import TrialStatus
 from nearmetal.store import journal, runs
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.progress import RunProgress
+from nearmetal.store.run_folder import RunFolder
 from tests.golden.pages import HERE, RUNS
 
 
@@ -55,6 +55,6 @@ def test_records_and_events_are_read_in_their_order() -> None:
     path = HERE / "sequential" / "journal.jsonl"
     lines = journal.read_lines(path)
     assert len(lines) == len(path.read_text().splitlines())
-    trials, events = journal.read(path)
+    trials, events = journal.read_journal(path)
     assert [one for one in lines if one in trials] == list(trials)
     assert len(trials) + len(events) == len(lines)

@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.errors import BadInput
 from nearmetal.store import runs
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "run"
 

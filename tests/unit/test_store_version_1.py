@@ -46,4 +46,4 @@ def test_a_kind_that_nobody_knew_has_no_family() -> None:
 def test_workloads_have_the_clients_and_the_variant_that_they_tell(kind: str, parameters: dict[str, Any]) -> None:
     told = resolve_workload(WorkloadSpec.model_validate({"name": "w", "kind": kind, **parameters}))
     assert version_1.has_clients(kind, parameters) == told.has_clients
-    assert version_1.tell_variant(kind, parameters) == told.variant
+    assert version_1.describe_variant(kind, parameters) == told.variant

@@ -12,9 +12,9 @@ from nearmetal.console.terminal import Watcher
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run.events import Step, TrialEnded, TrialStarted
 from nearmetal.store.events import BlockStarted, BootEnded, BootStarted, LeftBehind, LookTaken, Withdrawn
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import read_records
 from nearmetal.store.progress import RunProgress
+from nearmetal.store.run_folder import RunFolder
 from tests.golden.make_run import FOLDER
 
 

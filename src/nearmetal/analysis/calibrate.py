@@ -24,7 +24,14 @@ from nearmetal.analysis.responses import BOOT, Arms, Replicate, arms_of_study, f
 from nearmetal.analysis.results import Analysis, Contrast
 from nearmetal.analysis.signed_rank import Floats, signed_rank
 from nearmetal.analysis.warning_groups import group_warnings
-from nearmetal.store.calibration import AAComparison, Calibration, Disturbance, Finds, InjectedDifference, Noise
+from nearmetal.store.calibration_document import (
+    AAComparison,
+    Calibration,
+    Disturbance,
+    Finds,
+    InjectedDifference,
+    Noise,
+)
 from nearmetal.store.manifest import Manifest
 
 TIMERS = 50e-6

@@ -16,7 +16,7 @@ from nearmetal.analysis.paired_noise import scale_noise
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.verdict_rules import count_disagreeing, find_last_test
 from nearmetal.model import Assignment, ContrastPlan, DesignSpec, Plan, ResolvedEnvironment, ResolvedWorkload, Scale
-from nearmetal.store.calibration import Calibration, Noise, Sensitivity, Sizing, Source
+from nearmetal.store.calibration_document import Calibration, Noise, Sensitivity, Sizing, Source
 from nearmetal.store.pilot import PairedNoise, Pilot
 
 SPARE = 3

@@ -27,10 +27,10 @@ from nearmetal.report.sections import calibration
 from nearmetal.report.terminal import counts_line
 from nearmetal.run import study_execution
 from nearmetal.spelling import did_you_mean
-from nearmetal.store import calibrations, runs
-from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
-from nearmetal.store.folder import RunFolder
+from nearmetal.store import kept_calibrations, runs
+from nearmetal.store.calibration_document import AAComparison, Calibration, InjectedDifference, Noise
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.system.interrupts import until_interrupted
 
 STUDY = "calibration"
@@ -97,7 +97,7 @@ def keep_found(found: Calibration, folder: RunFolder) -> Path | None:
     is_ours = folder.path.resolve() in runs.list_remembered(state) and found.kernel == os.uname().release
     is_whole = not found.quick and "unfinished" not in {warning.code for warning in found.warnings}
     is_fit = _is_as_built_in(folder.read_manifest()) and bool(found.noise) and _is_right(found)
-    return calibrations.keep_calibration(found, state) if is_ours and is_whole and is_fit else None
+    return kept_calibrations.keep_calibration(found, state) if is_ours and is_whole and is_fit else None
 
 
 def _is_right(found: Calibration) -> bool:

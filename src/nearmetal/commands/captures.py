@@ -18,7 +18,7 @@ from nearmetal.console.tables import TextColumn, fit_table
 from nearmetal.errors import BadInput, ExitCode
 from nearmetal.report import words
 from nearmetal.report.drawing import require_engine
-from nearmetal.store.folder import describe_change
+from nearmetal.store.run_folder import describe_change
 from nearmetal.system.files import write_whole
 from nearmetal.system.interrupts import run_until_done
 from nearmetal.system.temporary_folders import temporary_folder

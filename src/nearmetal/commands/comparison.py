@@ -17,7 +17,7 @@ from nearmetal.report.comparison import make_labels, print_comparison, print_gat
 from nearmetal.report.gate_formats import GatePage, describe_compared, render_junit, render_markdown
 from nearmetal.spelling import did_you_mean
 from nearmetal.store import journal, runs
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.system import pipes
 
 Form = Literal["text", "md", "junit", "json"]
@@ -26,7 +26,7 @@ _TWO_RUNS = "name two runs; `nearmetal ls` lists them"
 
 
 def _read(folder: RunFolder) -> StoredRun:
-    records, events = journal.read(folder.journal)
+    records, events = journal.read_journal(folder.journal)
     return StoredRun(folder.read_manifest().with_facts(events), records, events, str(folder.named))
 
 

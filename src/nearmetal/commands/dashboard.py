@@ -34,7 +34,7 @@ def dashboard(run: Path | None, port: int | None, as_json: bool) -> int:
     from nearmetal.dashboard import server
     from nearmetal.dashboard.access import new_token
     from nearmetal.store import runs
-    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.run_folder import RunFolder
     from nearmetal.system.interrupts import until_interrupted
 
     if run is not None:
@@ -86,9 +86,9 @@ class _HostWatcher:
     def look(self) -> "HostState":
         from nearmetal.dashboard.file_follower import mark_file
         from nearmetal.lab.machines import registry
-        from nearmetal.store import calibrations
+        from nearmetal.store import kept_calibrations
 
-        marks = tuple(mark_file(one) for one in (registry.folder(), calibrations.folder(self._state)))
+        marks = tuple(mark_file(one) for one in (registry.folder(), kept_calibrations.locate_folder(self._state)))
         if marks != self._seen:
             self._seen, self._found = marks, self._read()
         return self._found
@@ -98,7 +98,7 @@ class _HostWatcher:
 
         from nearmetal.dashboard.host import CalibrationLine, HostState, MachineLine
         from nearmetal.lab.machines import registry
-        from nearmetal.store import calibrations
+        from nearmetal.store import kept_calibrations
 
         try:
             up = registry.everything()
@@ -108,7 +108,7 @@ class _HostWatcher:
             tuple(MachineLine(one.name, one.environment, one.cpus, one.made) for one in up),
             tuple(
                 CalibrationLine(one.environment, one.verdict, one.made, sum(one.trials.model_dump().values()))
-                for one in calibrations.read_calibrations(self._state, platform.release())
+                for one in kept_calibrations.read_calibrations(self._state, platform.release())
             ),
         )
 

@@ -18,8 +18,8 @@ from nearmetal.errors import BadInput
 if TYPE_CHECKING:
     from nearmetal.console.tables import TextColumn
     from nearmetal.store.bundle import About
-    from nearmetal.store.folder import RunFolder
     from nearmetal.store.query import QueryResult
+    from nearmetal.store.run_folder import RunFolder
 
 _WHAT_THERE_IS = """
 SELECT table_name AS "table", column_name AS "column", data_type AS type FROM duckdb_columns() WHERE NOT internal"""
@@ -171,7 +171,7 @@ def export(run: Path, table: Any, form: Any, output: Path | None) -> None:
     from nearmetal.report import exports
     from nearmetal.report.report_input import read_run_input
     from nearmetal.report.tidy_tables import make_table
-    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.run_folder import RunFolder
     from nearmetal.system.garbage_collection import without_collection
 
     folder = RunFolder.open(run)
@@ -202,8 +202,8 @@ def bundle(run: Path, output: Path | None) -> None:
     from nearmetal.report.figures import format_count, join_listing
     from nearmetal.store import runs
     from nearmetal.store.bundle import pack_bundle
-    from nearmetal.store.folder import RunFolder
     from nearmetal.store.journal_lock import make_taken_error
+    from nearmetal.store.run_folder import RunFolder
     from nearmetal.store.verify import verify
     from nearmetal.system.files import name_file
 

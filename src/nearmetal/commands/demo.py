@@ -29,7 +29,7 @@ def demo(run: Path | None) -> int:
     import asyncio
 
     if run:
-        from nearmetal.store.folder import RunFolder
+        from nearmetal.store.run_folder import RunFolder
 
         RunFolder.open(run)
     return asyncio.run(_run_on_engine(["resume", str(run)] if run else RUN))

@@ -57,7 +57,9 @@ def judge_run(report: ReportInput) -> JudgedRun:
     journal_path = report.folder.journal
     if not report.manifest.gates or runs.find_state(journal_path) != "ended":
         return JudgedRun()
-    return judge_measured(report.manifest, report.analysis, report.records, lambda: journal.read(journal_path)[1])
+    return judge_measured(
+        report.manifest, report.analysis, report.records, lambda: journal.read_journal(journal_path)[1]
+    )
 
 
 def judge_measured(

@@ -181,7 +181,7 @@ def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> in
     from nearmetal.console.printing import console_for, print_json, print_warning
     from nearmetal.report.figures import join_listing
     from nearmetal.report.write import write
-    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.run_folder import RunFolder
 
     console = console_for(as_json)
     if made is not None:

@@ -10,7 +10,7 @@ from nearmetal.errors import BadInput
 from nearmetal.system import pipes
 
 if TYPE_CHECKING:
-    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.run_folder import RunFolder
 
 _STDOUT = Path("-")
 _NAME_A_FILE = "name a file by -o, or send it to one by >"

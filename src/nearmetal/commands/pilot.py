@@ -14,8 +14,8 @@ from nearmetal.planning.opened_study import OpenedStudy
 from nearmetal.report import figures, words
 from nearmetal.run import study_execution
 from nearmetal.store import journal
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.pilot import Pilot, keep_pilot
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.measurement_digest import digest_measurement
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.system.interrupts import run_until_done, until_interrupted

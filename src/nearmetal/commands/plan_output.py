@@ -31,7 +31,7 @@ from nearmetal.units import show_elapsed, show_size
 
 if TYPE_CHECKING:
     from nearmetal.planning.documents import PlanOutput
-    from nearmetal.store.calibration import Sensitivity, Sizing
+    from nearmetal.store.calibration_document import Sensitivity, Sizing
     from nearmetal.store.pilot import Pilot
 
 NOTHING_COMPARED = "nothing is compared: there is no treatment beside its reference"

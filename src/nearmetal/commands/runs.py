@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nearmetal.report.chart_files import ChartFormat
     from nearmetal.report.report_input import ReportInput
     from nearmetal.report.write import Format
-    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.run_folder import RunFolder
     from nearmetal.store.runs import RunEntry
     from nearmetal.store.verify import Verification
 
@@ -46,7 +46,7 @@ def report(run: Path, form: Any, output: Path | None, as_json: bool) -> None:
 
     From its folder alone.
     """
-    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.run_folder import RunFolder
 
     folder = RunFolder.open(run)
     check_output(output, folder)
@@ -118,7 +118,7 @@ def show(run: Path, as_json: bool) -> None:
     from nearmetal.report.report_input import read_run_input
     from nearmetal.report.terminal import counts_line
     from nearmetal.store import runs
-    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.run_folder import RunFolder
 
     folder = RunFolder.open(run)
     results = read_run_input(folder)

@@ -27,9 +27,9 @@ from nearmetal.run.block_executor import BlockExecutor
 from nearmetal.run.estimate import estimate_plan
 from nearmetal.run.progress import Progress
 from nearmetal.store import journal, runs
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import make_taken_error
 from nearmetal.store.progress import RunProgress, seconds_each
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.resolve import resolve_treatments
 from nearmetal.system import system_errors
 from nearmetal.system.interrupts import run_until_done, until_interrupted

@@ -12,8 +12,8 @@ from nearmetal.report import figures, words
 from nearmetal.report.blocks import LONG, Block, Chart, Column, Notice, Section, Table
 from nearmetal.report.report_input import ReportInput
 from nearmetal.report.sections.verdicts import tell_verdicts
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 
 _GOES_WITHOUT_SAYING = frozenset({"unfinished", "withdrawn", "blocks-missing"})
 """Warnings of a run that has not ended, which the page tells elsewhere: there is more to come."""

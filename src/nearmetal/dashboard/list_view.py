@@ -55,7 +55,7 @@ def _make_item(view: RunView, is_measured: bool) -> page.Item:
         number=number,
         name=name,
         folder=folder,
-        state=runs.tell_state(course, is_measured),
+        state=runs.describe_state(course, is_measured),
         study=course.study.name,
         created=view.manifest.created,
         bar=run_overview.make_bar(course),

@@ -17,11 +17,11 @@ from nearmetal.report.chapters import describe_charts
 from nearmetal.report.drawing import draw_svg, has_engine
 from nearmetal.report.words import Labels
 from nearmetal.store import journal
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import is_locked
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.run_control import LiveNote, Wish, read_wish, write_wish
-from nearmetal.store.runs import tell_state
+from nearmetal.store.run_folder import RunFolder
+from nearmetal.store.runs import describe_state
 
 _CHANGES_VERDICTS = frozenset({"BlockEnded", "LookTaken", "RunEnded"})
 """Events after which there is more to compare than before."""
@@ -182,7 +182,7 @@ class RunView:
                 number=number_of(self.folder.path),
                 course=course,
                 labels=labels,
-                state=tell_state(course, is_measured),
+                state=describe_state(course, is_measured),
                 time_left=run_overview.time_left(course, self._expected, time.time_ns()) if is_measured else "",
                 has_report=self.has_report,
                 warned=self._warned,

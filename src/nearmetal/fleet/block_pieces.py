@@ -19,7 +19,7 @@ from nearmetal.model import TrialRecord
 from nearmetal.run.block_events import TRANSIENT_PREFIXES, read_event, write_event
 from nearmetal.run.events import TrialEnded
 from nearmetal.store.events import Event
-from nearmetal.store.folder import AHEAD, RunFolder
+from nearmetal.store.run_folder import AHEAD, RunFolder
 from nearmetal.system.files import make_folder, sync_folder, write_whole
 
 CHUNK = 4 * 2**20

@@ -30,7 +30,7 @@ from nearmetal.run.plan_execution import RunCourse, is_measured, plan_task
 from nearmetal.run.progress import Progress
 from nearmetal.run.site_resources import is_pretended
 from nearmetal.store.events import BlockDispatched, BlockEnded, Event, SitesJoined
-from nearmetal.store.folder import AHEAD, RunFolder
+from nearmetal.store.run_folder import AHEAD, RunFolder
 from nearmetal.study.blocks import plan_block
 
 LOOK = 1.0

@@ -12,7 +12,7 @@ from nearmetal.progress_messages import Say
 from nearmetal.run.block_executor import Listeners, RunBlocks, began_on_fleet
 from nearmetal.run.progress import Progress
 from nearmetal.run.site_resources import is_pretended
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 
 class FleetExecutor:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nearmetal.model import Assignment, BlockPlan, ContrastPlan, Document, Frozen, Look, Plan, Warned
 from nearmetal.planning.touched_files import TouchedFile
-from nearmetal.store.calibration import Sensitivity, Sizing
+from nearmetal.store.calibration_document import Sensitivity, Sizing
 from nearmetal.store.pilot import Pilot
 from nearmetal.study.blocks import plan_blocks
 

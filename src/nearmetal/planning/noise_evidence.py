@@ -13,15 +13,15 @@ from nearmetal.errors import BadInput
 from nearmetal.model import Plan, Study, identify_assignment
 from nearmetal.report import figures
 from nearmetal.report.block_count import show_aim
-from nearmetal.store import calibrations, journal, runs
-from nearmetal.store.folder import RunFolder
+from nearmetal.store import journal, kept_calibrations, runs
 from nearmetal.store.pilot import find_pilot
 from nearmetal.store.progress import RunProgress
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.measurement_digest import digest_measurement
 
 if TYPE_CHECKING:
     from nearmetal.analysis.sensitivity import EarlierRun, Evidence
-    from nearmetal.store.calibration import Sizing
+    from nearmetal.store.calibration_document import Sizing
 
 MOST_RUNS = 5
 """Earlier runs whose noise is taken together: the last ones."""
@@ -41,7 +41,7 @@ def gather_evidence(study: Study) -> "Evidence":
     return Evidence(
         pilot=find_pilot(digest_measurement(study), kernel, state),
         runs=tuple(_find_earlier_runs(study, state, kernel)),
-        calibrations=calibrations.read_calibrations(state, kernel),
+        calibrations=kept_calibrations.read_calibrations(state, kernel),
     )
 
 

@@ -8,7 +8,7 @@ from nearmetal.errors import BadInput
 from nearmetal.model import Study
 from nearmetal.spelling import did_you_mean
 from nearmetal.store.bundle import is_bundle
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.lab_file import build_overrides, read_lab_file
 from nearmetal.study.line_numbers import KeyPath
 from nearmetal.study.study_file import locate_key, parsed_override, read

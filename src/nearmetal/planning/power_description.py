@@ -11,7 +11,7 @@ from nearmetal.report.block_count import describe_source, show_aim
 from nearmetal.units import show_share
 
 if TYPE_CHECKING:
-    from nearmetal.store.calibration import Sensitivity
+    from nearmetal.store.calibration_document import Sensitivity
     from nearmetal.store.pilot import Pilot
 
 

@@ -4,7 +4,7 @@ import datetime
 
 from nearmetal.model import DesignSpec
 from nearmetal.report import figures, words
-from nearmetal.store.calibration import Sensitivity, Sizing
+from nearmetal.store.calibration_document import Sensitivity, Sizing
 from nearmetal.units import show_share
 
 

@@ -13,7 +13,7 @@ from nearmetal.report.chapters import make_sections
 from nearmetal.report.drawing import Spec, draw_picture, draw_svg, require_engine
 from nearmetal.report.report_input import read_run_input
 from nearmetal.report.write import replace_with_files
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.system.garbage_collection import without_collection
 
 ChartFormat = Literal["svg", "png", "vega"]

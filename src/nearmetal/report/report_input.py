@@ -14,8 +14,8 @@ from nearmetal.report import figures, palette
 from nearmetal.report.blocks import Block, Section
 from nearmetal.report.words import Labels
 from nearmetal.store import journal
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -157,4 +157,4 @@ def defer_analysis(
 
 def read_run_input(folder: RunFolder) -> ReportInput:
     """Read a run; it is analysed when its analysis is first asked for. BadInput when the folder cannot be read."""
-    return defer_analysis(folder.read_manifest(), *journal.read(folder.journal), folder)
+    return defer_analysis(folder.read_manifest(), *journal.read_journal(folder.journal), folder)

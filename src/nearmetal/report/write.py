@@ -17,7 +17,7 @@ from nearmetal.system.files import closing_descriptor, write_whole
 from nearmetal.system.garbage_collection import without_collection
 
 if TYPE_CHECKING:
-    from nearmetal.store.folder import RunFolder
+    from nearmetal.store.run_folder import RunFolder
 
 Format = Literal["html", "md", "json", "csv"]
 

@@ -8,7 +8,7 @@ from nearmetal.model import HostSpec, Resolved
 from nearmetal.progress_messages import Say
 from nearmetal.run.progress import Progress
 from nearmetal.store.events import Event
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 
 Listeners = tuple[Callable[[Event], None], ...]
 

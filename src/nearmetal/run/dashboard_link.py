@@ -6,8 +6,8 @@ from pathlib import Path
 from nearmetal.model import Assignment, Identity, identify_assignment
 from nearmetal.run.events import BlockSink, Step, TrialEnded, TrialStarted
 from nearmetal.store.events import BootStarted, Event
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.run_control import LiveNote, read_wish
+from nearmetal.store.run_folder import RunFolder
 
 _OFTEN = 0.5
 """Seconds between two looks of a run that is paused, and measures nothing."""

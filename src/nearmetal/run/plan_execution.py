@@ -11,9 +11,9 @@ from nearmetal.run.events import EventStream, TrialEnded, emit_left
 from nearmetal.run.progress import MOST_ATTEMPTS, Progress
 from nearmetal.run.site_resources import choose_mtu
 from nearmetal.store import events
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal import Journal, read_events, read_records
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.blocks import plan_block
 from nearmetal.study.levels import format_assignment
 

@@ -12,7 +12,7 @@ from nearmetal.run.unavailable_treatments import Missing, group_by_finding
 from nearmetal.run.versions import makes_machines
 from nearmetal.shortened_list import shorten_list
 from nearmetal.store import runs
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study import factors as words
 from nearmetal.system import files, user_namespace
 

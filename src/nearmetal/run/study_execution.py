@@ -36,11 +36,11 @@ from nearmetal.run.site_resources import is_pretended, list_hosts
 from nearmetal.run.unavailable_treatments import Missing, find_unavailable
 from nearmetal.run.versions import collect_versions, other_versions
 from nearmetal.store import journal, runs
-from nearmetal.store.calibration import Sizing
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.calibration_document import Sizing
 from nearmetal.store.journal_lock import hold_journal, make_taken_error
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.run_control import forget_live
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.blocks import checksum_trial_ids
 from nearmetal.study.levels import format_assignment
 from nearmetal.study.resolve import Resolver, collect_hosts, collect_plugins, resolve_treatments

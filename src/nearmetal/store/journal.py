@@ -108,7 +108,7 @@ def read_records(path: Path) -> Iterator[TrialRecord]:
 
 def _read_validated(path: Path) -> Iterator[Line]:
     seen: dict[str, int] = {}
-    for number, line in _of_a_run(path):
+    for number, line in _read_run_lines(path):
         if line["schema"] == "event.v1":
             yield line
             continue
@@ -146,12 +146,12 @@ def check_lines(path: Path) -> Iterator[CheckedLine]:
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """Everything else: events of the run, each `{"schema": "event.v1", "event": NAME, ...}`, also of a NAME that this
     version does not know."""
-    for _, line in _of_a_run(path):
+    for _, line in _read_run_lines(path):
         if line["schema"] == "event.v1":
             yield line
 
 
-def read(path: Path) -> tuple[tuple[TrialRecord, ...], tuple[dict[str, Any], ...]]:
+def read_journal(path: Path) -> tuple[tuple[TrialRecord, ...], tuple[dict[str, Any], ...]]:
     """Records and events. BadInput as of `read_records`."""
     told = read_lines(path)
     return (
@@ -251,7 +251,7 @@ def is_event(line: object) -> TypeGuard[dict[str, Any]]:
 _NEWER = "if a newer nearmetal made it, read it with that; else restore the file from a copy"
 
 
-def _of_a_run(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_run_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Every whole line: a record or an event. Of one that is neither nobody knows what it says of the trials."""
     for number, line in _number_lines(path):
         yield number, _require_event(path, number, line)

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from nearmetal import model
 from nearmetal.store import damage
-from nearmetal.store.calibration import Sizing
+from nearmetal.store.calibration_document import Sizing
 from nearmetal.store.facts import sift_facts
 from nearmetal.study.levels import format_assignment
 

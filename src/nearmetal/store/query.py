@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.optional_dependencies import describe_install
 from nearmetal.store import journal
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.manifest import Manifest
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.system.duckdb_interrupt import run_interruptibly
 from nearmetal.system.files import closing_descriptor
 

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from nearmetal.errors import BadInput
 from nearmetal.model import Document, Level
-from nearmetal.store.folder import RunFolder
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.system.files import open_regular, remove_file, replace_file
 
 _LONGEST = 2**16

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from nearmetal.errors import BadInput, NearmetalError
 from nearmetal.model import Frozen, TrialStatus
 from nearmetal.store import journal, runs
-from nearmetal.store.folder import RunFolder
 from nearmetal.store.journal_lock import is_locked
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.progress import RunProgress
+from nearmetal.store.run_folder import RunFolder
 from nearmetal.study.measurement_digest import digest_measurement
 from nearmetal.system.files import write_whole
 
@@ -153,7 +153,7 @@ def _read_entry(path: Path) -> RunEntry | Unreadable:
         again=progress.repeated,
         ok=progress.counts[TrialStatus.OK],
         planned=progress.blocks_planned(plan.blocks) * (plan.trials // plan.blocks),
-        state=tell_state(progress, is_measured),
+        state=describe_state(progress, is_measured),
     )
 
 
@@ -170,10 +170,10 @@ def find_state(records: Path) -> State:
         return "interrupted"
     is_measured = is_locked(records)
     last = journal.read_last_event(records)
-    return tell_state(RunProgress.from_lines([last] if last.get("event") == "RunEnded" else []), is_measured)
+    return describe_state(RunProgress.from_lines([last] if last.get("event") == "RunEnded" else []), is_measured)
 
 
-def tell_state(progress: RunProgress, is_measured: bool) -> State:
+def describe_state(progress: RunProgress, is_measured: bool) -> State:
     """Of a run by its journal. What was killed before its first trial was interrupted too, and can go on."""
     if is_measured:
         return "running"

@@ -94,7 +94,7 @@ def _resolve_treatment(study: model.Study, assignment: model.Assignment, asked: 
                 primary=spec.primary,
                 responses={},
                 has_clients=version_1.has_clients(spec.kind, spec.parameters),
-                variant=version_1.tell_variant(spec.kind, spec.parameters),
+                variant=version_1.describe_variant(spec.kind, spec.parameters),
             )
             for spec in asked.workloads
         ),

@@ -15,9 +15,9 @@ from pydantic import Field, PrivateAttr
 from nearmetal.errors import BadInput
 from nearmetal.model import Artifact, Document, Frozen, Identity, Plan, TrialRecord, TrialStatus, identify_assignment
 from nearmetal.store import journal
-from nearmetal.store.folder import AHEAD, NOT_AS_RECORDED, RunFolder, hash_file
 from nearmetal.store.manifest import Manifest
 from nearmetal.store.progress import RunProgress
+from nearmetal.store.run_folder import AHEAD, NOT_AS_RECORDED, RunFolder, hash_file
 from nearmetal.study.blocks import checksum_trial_ids, plan_block
 from nearmetal.study.user_files import collect_files
 

@@ -94,7 +94,7 @@ def has_clients(kind: str, parameters: Mapping[str, Any]) -> bool:
     return kind not in _HAVE_NO_CLIENT
 
 
-def tell_variant(kind: str, parameters: Mapping[str, Any]) -> str:
+def describe_variant(kind: str, parameters: Mapping[str, Any]) -> str:
     """Which variant of a workload it is: "cpu", "closed", "closed, delayed"; "" of a kind that has none."""
     chosen = parameters.get("test") or parameters.get("mode") or _USUAL_VARIANTS.get(kind)
     delay = parameters.get("delay")

@@ -7,7 +7,7 @@ from nearmetal.report import figures, words
 from nearmetal.report.blocks import Badge, Block, Column, Paragraph, Quantity, Table, Value
 from nearmetal.report.report_input import BuiltInSection, Contents, ReportInput
 from nearmetal.report.table_parts import make_columns, make_quantity
-from nearmetal.store.calibration import AAComparison, Calibration, InjectedDifference, Noise
+from nearmetal.store.calibration_document import AAComparison, Calibration, InjectedDifference, Noise
 
 _CAPTION = (
     "What is known beforehand, and what was found. What is alike is called different where its interval excludes that "

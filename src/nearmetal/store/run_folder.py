@@ -66,7 +66,7 @@ def _describe_no_run(path: Path) -> str:
     return f"this is {'an empty' if is_empty else 'a'} file, and neither a run's folder nor a bundle"
 
 
-def _not_for_this_user(path: Path) -> BadInput:
+def _make_permission_error(path: Path) -> BadInput:
     return BadInput("this user may not read it", str(path), "name one that you may read, or read it as a user who may")
 
 
@@ -98,7 +98,7 @@ class RunFolder:
             return unpacked
         folder = cls(path)
         if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
-            raise _not_for_this_user(path)
+            raise _make_permission_error(path)
         if folder.has_manifest:
             return folder
         if folder.journal.exists():
@@ -130,7 +130,7 @@ class RunFolder:
                 # Whoever opens a pipe waits for its other end.
                 raise BadInput("this is not a file", str(file), _FROM_A_COPY)
             if file.exists() and not os.access(file, os.R_OK):
-                raise _not_for_this_user(file)
+                raise _make_permission_error(file)
         if self.artifacts.is_symlink():
             # Whoever goes on with the run would write where it leads.
             remedy = "put the folder itself in its place"

@@ -4,13 +4,13 @@ import hashlib
 import json
 from pathlib import Path
 
-from nearmetal.store.calibration import Calibration
+from nearmetal.store.calibration_document import Calibration
 from nearmetal.system.files import write_whole
 
 _FOLDER = "calibrations"
 
 
-def folder(state: Path) -> Path:
+def locate_folder(state: Path) -> Path:
     return state / _FOLDER
 
 
