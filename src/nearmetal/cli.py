@@ -122,9 +122,14 @@ _OF_ROOT = (
 _SECTIONS = {
     "Studies": ("studies", "plan:studies", "run:studies", "resume:studies", "demo", "worker:fleet"),
     "Runs": ("ls:runs", "show:runs", "report:runs", "compare", "verify:runs", "dashboard"),
-    "Data": ("query:data", "export:data", "bundle:data", "trace"),
+    "Data": ("query:query_export_bundle", "export:query_export_bundle", "bundle:query_export_bundle", "trace"),
     "Machines": ("up:by_hand", "exec:by_hand", "ssh:by_hand", "cp:by_hand", "down:by_hand", "image"),
-    "This host": ("doctor:host", "calibrate:host", "isolate", "clean:host"),
+    "This host": (
+        "doctor:doctor_calibrate_clean",
+        "calibrate:doctor_calibrate_clean",
+        "isolate",
+        "clean:doctor_calibrate_clean",
+    ),
     "Tools": ("explain", "load:trace", "completion"),
     "": ("block:fleet",),
 }

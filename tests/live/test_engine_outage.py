@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nearmetal.console.terminal import Watcher
+from nearmetal.console.run_progress_display import RunProgressDisplay
 from nearmetal.environments import docker
 from nearmetal.lab.clean import clean
 from nearmetal.lab.image import Image
@@ -46,7 +46,7 @@ async def test_what_an_engine_that_went_away_leaves_is_told_once(
     socket = tmp_path / "socket"
     socket.symlink_to(engine.removeprefix("unix://"))
     out = io.StringIO()
-    watcher = Watcher(Console(file=out, width=500), trials=2, blocks=2, estimate=1.0)
+    watcher = RunProgressDisplay(Console(file=out, width=500), trials=2, blocks=2, estimate=1.0)
 
     def see(event: Event) -> None:
         watcher(event)

@@ -16,8 +16,8 @@ import pytest
 
 from nearmetal import cli, studies
 from nearmetal.commands import image as image_commands
+from nearmetal.commands import run_action
 from nearmetal.commands import runs as runs_commands
-from nearmetal.commands import watched_run
 from nearmetal.config import Paths
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.lab import image
@@ -361,7 +361,7 @@ def test_who_interrupts_is_told_that_it_was_heard(
     assert ended.value.code == 4
     assert capsys.readouterr().err == "nearmetal: interrupted\n"
 
-    assert watched_run._conclude_run(RunFolder(tmp_path / "none"), False, "", "json") == 4
+    assert run_action._conclude_run(RunFolder(tmp_path / "none"), False, "", "json") == 4
     told = capsys.readouterr()
     assert told.out == "" and "before anything was measured" in told.err
 

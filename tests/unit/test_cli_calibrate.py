@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from nearmetal import schemas
-from nearmetal.commands import calibration
-from nearmetal.commands.host import calibrate
+from nearmetal.commands import calibrate_action
+from nearmetal.commands.doctor_calibrate_clean import calibrate
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, LeftAtOnce
 from nearmetal.model import Assignment, Response
@@ -311,7 +311,7 @@ def test_what_is_interrupted_says_how_to_go_on(
             raise LeftAtOnce
         return False
 
-    monkeypatch.setattr(calibration, "until_interrupted", interrupted)
+    monkeypatch.setattr(calibrate_action, "until_interrupted", interrupted)
     wanted = NOTHING | {"environment": "mock", "output": folder}
     with pytest.raises(LeftAtOnce) if at_once else nullcontext():
         assert call(calibrate, **wanted, made=None, gate=False, as_json=False) == 4

@@ -12,7 +12,7 @@ import pytest
 
 from nearmetal.analysis.gates import parse_gate
 from nearmetal.analysis.run_comparison import Comparison
-from nearmetal.commands import comparison
+from nearmetal.commands import compare_output
 from nearmetal.commands import runs as runs_commands
 from nearmetal.errors import BadInput
 from nearmetal.spelling import did_you_mean
@@ -34,7 +34,7 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
 
 def compare(before: Path, after: Path, margin: float | None, gate: bool, as_json: bool) -> int:
     gates = [parse_gate("worse")] if gate else []
-    return comparison.compare_runs([before], [after], margin, gates, "json" if as_json else "text")
+    return compare_output.compare_runs([before], [after], margin, gates, "json" if as_json else "text")
 
 
 def made(run: Path, created: str) -> None:

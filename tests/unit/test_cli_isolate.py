@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nearmetal import cli
-from nearmetal.commands import isolation, isolation_proof
+from nearmetal.commands import isolate_action, isolate_prove_action
 from nearmetal.isolate import active_isolation, isolation_changes, proof
 from nearmetal.lab.changes.ledger import held
 from nearmetal.model import Change
@@ -97,7 +97,7 @@ def test_what_stands_is_shown_and_put_back_and_what_others_set_is_left(tmp_path:
 @pytest.fixture
 def box(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     made = Pretended()
-    for module in (isolation, isolation_proof):
+    for module in (isolate_action, isolate_prove_action):
         monkeypatch.setattr(module, "LocalSite", lambda: made)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return made

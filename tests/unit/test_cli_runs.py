@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nearmetal import studies
-from nearmetal.commands import host as host_commands
+from nearmetal.commands import doctor_calibrate_clean as host_commands
 from nearmetal.commands.by_hand import own_failures_apart
 from nearmetal.commands.plan_output import say_missing
 from nearmetal.config import Paths

@@ -16,9 +16,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from nearmetal import cli
-from nearmetal.commands import isolation, isolation_proof
+from nearmetal.commands import isolate_action, isolate_prove_action
+from nearmetal.commands.doctor_calibrate_clean import calibrate
 from nearmetal.commands.group import LazyGroup
-from nearmetal.commands.host import calibrate
 from nearmetal.dashboard import server
 from nearmetal.lab.doctor import Diagnosis
 from nearmetal.lab.image import Recipe
@@ -255,7 +255,7 @@ def of_cleaning(ask: Asked) -> None:
 
 def pretended(ask: Asked) -> Pretended:
     host = Pretended()
-    for module in (isolation, isolation_proof):
+    for module in (isolate_action, isolate_prove_action):
         ask.patch.setattr(module, "LocalSite", lambda: host)
     ask.patch.setattr(os, "geteuid", lambda: 0)
     return host

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from nearmetal.commands import comparison
+from nearmetal.commands import compare_output
 from nearmetal.commands import runs as runs_commands
 from nearmetal.console.printing import console_for, print_beside
 from tests.command_line import call
@@ -79,7 +79,7 @@ def test_when_a_run_was_made_steers_none(tmp_path: Path, capsys: pytest.CaptureF
         (run / "manifest.json").write_text(json.dumps({**manifest, "created": created}))
     call(runs_commands.show, run=runs[0], as_json=False)
     call(runs_commands.ls, folder=tmp_path, as_json=False)
-    comparison.compare_runs(runs[:1], runs[1:])
+    compare_output.compare_runs(runs[:1], runs[1:])
     told = capsys.readouterr().out
     assert told.count("2026-01-01") >= 3 and "\x9b" not in told
 

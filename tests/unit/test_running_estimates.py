@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from nearmetal.console.run_progress_display import RunProgressDisplay
 from nearmetal.console.running_estimates import RunningEstimates
-from nearmetal.console.terminal import Watcher
 from nearmetal.run.events import Step, TrialEnded
 from nearmetal.store.events import BlockEnded, BlockStarted, BootStarted
 from nearmetal.store.journal import read_records
@@ -57,7 +57,7 @@ def test_a_terminal_of_any_width_has_a_bar_and_estimates_below_it(width: int, ru
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system=None, legacy_windows=False)
     plan = run.read_manifest().plan
-    with Watcher(console, plan.trials, plan.blocks, 1.0, estimates=RunningEstimates(plan)) as watcher:
+    with RunProgressDisplay(console, plan.trials, plan.blocks, 1.0, estimates=RunningEstimates(plan)) as watcher:
         watcher(BlockStarted(block=0, attempt=0, trials=6))
         watcher(BootStarted(block=0, attempt=0, treatment={"environment": "docker"}))
         watcher(Step(name="measure", state="begins"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.commands import comparison, watched_run
+from nearmetal.commands import compare_output, run_action
 from nearmetal.commands import runs as runs_commands
 from nearmetal.dashboard.run_view import RunView
 from nearmetal.errors import BadInput
@@ -90,8 +90,8 @@ def readers(folder: RunFolder, cache: Path) -> Iterator[Callable[[], object]]:
     yield lambda: read_run(folder)
     yield lambda: call(runs_commands.show, run=folder.path, as_json=True)
     yield lambda: call(runs_commands.report, run=folder.path, form="md", output=None, as_json=False)
-    yield lambda: watched_run.resume_run(folder.path, form="json")
-    yield lambda: comparison.compare_runs([folder.path], [folder.path.parent / "other"], form="json")
+    yield lambda: run_action.resume_run(folder.path, form="json")
+    yield lambda: compare_output.compare_runs([folder.path], [folder.path.parent / "other"], form="json")
     yield RunView(folder.path).follow_run
     yield lambda: query.answer_query("SELECT count(*) FROM trials", [folder.path], cache, lambda _: None)
     yield lambda: list(journal.read_records(folder.journal))

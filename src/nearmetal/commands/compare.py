@@ -85,7 +85,7 @@ def compare(
     """
     sides = _choose_sides(before, after, befores, afters)
     form = choose_format("compare", form, as_json, bool(gates))
-    from nearmetal.commands.comparison import compare_runs
+    from nearmetal.commands.compare_output import compare_runs
 
     return compare_runs(*sides, margin, gates, form)
 

@@ -11,7 +11,7 @@ from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.gates import Gate, GatedContrast, GateOutcome, Why, judge_gates, parse_gate
 from nearmetal.analysis.responses import key_of
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
-from nearmetal.commands.comparison import refuse_unknown_responses
+from nearmetal.commands.compare_output import refuse_unknown_responses
 from nearmetal.errors import BadInput
 from nearmetal.model import COSTS, Plan, TrialRecord
 from nearmetal.report.gate_formats import GatePage, describe_judged, describe_outcomes

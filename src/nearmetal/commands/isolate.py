@@ -25,9 +25,9 @@ def _cpus_option(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option("isolate.plan.v1")
 def isolate_plan(cpus: str | None, as_json: bool) -> None:
     """Show the CPUs, and each change in words. Changes nothing."""
-    from nearmetal.commands import isolation
+    from nearmetal.commands import isolate_action
 
-    isolation.plan(cpus, as_json)
+    isolate_action.plan_isolation(cpus, as_json)
 
 
 @isolate.command("on")
@@ -37,9 +37,9 @@ def isolate_plan(cpus: str | None, as_json: bool) -> None:
 @json_option("isolate.on.v1")
 def isolate_on(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
     """Isolate CPUs until `isolate off`. Exit code 1: done, but not everything could be moved or changed."""
-    from nearmetal.commands import isolation
+    from nearmetal.commands import isolate_action
 
-    return isolation.isolate_cpus(cpus, boot, strict, as_json)
+    return isolate_action.isolate_cpus(cpus, boot, strict, as_json)
 
 
 @isolate.command("status")
@@ -49,9 +49,9 @@ def isolate_status(as_json: bool) -> int:
 
     Exit code 1: not all of it is still as it was set.
     """
-    from nearmetal.commands import isolation
+    from nearmetal.commands import isolate_action
 
-    return isolation.show_status(as_json)
+    return isolate_action.show_status(as_json)
 
 
 @isolate.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -63,9 +63,9 @@ def isolate_exec(program: tuple[str, ...]) -> int:
 
     The status is the program's own; 127 when there is none, 126 when it cannot be run, 125 is nearmetal's own failure.
     """
-    from nearmetal.commands import isolation
+    from nearmetal.commands import isolate_action
 
-    return isolation.become_program(program)
+    return isolate_action.become_program(program)
 
 
 @isolate.command("prove")
@@ -78,15 +78,15 @@ def isolate_prove(cpus: str | None, rounds: int, seconds: float, as_json: bool) 
 
     Listens to it, in turns. Leaves it as it was.
     """
-    from nearmetal.commands import isolation_proof
+    from nearmetal.commands import isolate_prove_action
 
-    isolation_proof.prove_isolation(cpus, rounds, seconds, as_json)
+    isolate_prove_action.prove_isolation(cpus, rounds, seconds, as_json)
 
 
 @isolate.command("off")
 @json_option("isolate.off.v1")
 def isolate_off(as_json: bool) -> int:
     """Put everything back that `isolate on` changed."""
-    from nearmetal.commands import isolation
+    from nearmetal.commands import isolate_action
 
-    return isolation.release_cpus(as_json)
+    return isolate_action.release_cpus(as_json)

@@ -6,7 +6,7 @@ from shlex import quote
 from rich.console import Console
 
 from nearmetal.analysis.paired_noise import choose_repeats_together, measure_noise
-from nearmetal.commands.watched_run import make_watcher
+from nearmetal.commands.run_action import make_progress_display
 from nearmetal.config import Paths
 from nearmetal.console.printing import console_for, unfold_console
 from nearmetal.planning import plan as planning
@@ -40,7 +40,7 @@ def make_pilot(opened: OpenedStudy, available: bool, as_json: bool) -> bool:
     missing = run_until_done(study_execution.find_missing(study, resolved)) if available else []
     plan = planning.make_plan(study, [treatment for treatment, _ in missing], resolved)
     console.print(f"a pilot of {BOOTS} boots of each treatment measures the noise; its verdicts do not matter")
-    with make_watcher(study, plan, console) as watching:
+    with make_progress_display(study, plan, console) as watching:
         finished = until_interrupted(study_execution.start_run(request, console.print, (watching,)), console.print)
     folder = RunFolder(path)
     if not finished:

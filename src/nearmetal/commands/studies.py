@@ -133,10 +133,10 @@ def run(
 
         return run_on_own_engine()
     form = choose_format("run", form, as_json, bool(gates))
-    from nearmetal.commands import watched_run
+    from nearmetal.commands import run_action
     from nearmetal.planning.opened_study import read_study
 
-    return watched_run.run(read_study(study, **options), output, available, form, gates, is_quiet, scheduler)
+    return run_action.run_study(read_study(study, **options), output, available, form, gates, is_quiet, scheduler)
 
 
 @click.command()
@@ -153,6 +153,6 @@ def resume(run: Path, form: Any, is_quiet: bool, engine: str | None, as_json: bo
 
         return run_on_own_engine()
     form = choose_format("resume", form, as_json)
-    from nearmetal.commands import watched_run
+    from nearmetal.commands import run_action
 
-    return watched_run.resume_run(run, form, is_quiet, scheduler)
+    return run_action.resume_run(run, form, is_quiet, scheduler)

@@ -24,7 +24,7 @@ def trace(captures: tuple[Path, ...], as_json: bool, **options: Any) -> int:
 
     Of one end, or of both ends of the same traffic.
     """
-    from nearmetal.commands.captures import trace_captures
+    from nearmetal.commands.trace_output import trace_captures
 
     return trace_captures(captures, as_json=as_json, **options)
 

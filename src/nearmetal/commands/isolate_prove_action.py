@@ -4,7 +4,7 @@ import statistics
 from functools import partial
 
 from nearmetal import cpu_lists
-from nearmetal.commands.isolation import must_be_root
+from nearmetal.commands.isolate_action import require_root
 from nearmetal.console.printing import console_for, print_json
 from nearmetal.errors import HostCannot, Interrupted
 from nearmetal.isolate import active_isolation, isolation_changes
@@ -47,7 +47,7 @@ async def _prove_on_site(site: LocalSite, cpus: str | None, rounds: int, seconds
         pairs = await proving.run_rounds(rounds, partial(hear_cpu, other), isolated)
         what = f"CPU {cpu}, which is isolated, against CPU {other}, which is not"
     else:
-        must_be_root()
+        require_root()
         if held:
             raise HostCannot(
                 f"CPU {cpu} is not part of what is isolated already",

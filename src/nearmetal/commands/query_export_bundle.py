@@ -52,10 +52,10 @@ def query(sql: str | None, runs: tuple[Path, ...], form: str | None, as_json: bo
 
     Without one, list the tables. The runs are those known on this host.
     """
-    ask_runs(sql, runs, choose_format("query", form, as_json))
+    query_runs(sql, runs, choose_format("query", form, as_json))
 
 
-def ask_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
+def query_runs(sql: str | None, only: Sequence[Path], form: str) -> None:
     """Answer, or say what can be asked for. `form` is "text", "json", "csv" or "parquet"."""
     from nearmetal.config import Paths
     from nearmetal.console.printing import console_for, print_json, print_table, unfold_console

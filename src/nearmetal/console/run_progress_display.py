@@ -20,7 +20,7 @@ from nearmetal.study.levels import format_assignment, format_level
 from nearmetal.units import show_duration, show_elapsed
 
 
-class _Bar(Progress):
+class _ProgressBar(Progress):
     below: Iterable[Text] = ()
 
     def get_renderables(self) -> Iterable[RenderableType]:
@@ -28,7 +28,7 @@ class _Bar(Progress):
         yield from self.below
 
 
-class Watcher:
+class RunProgressDisplay:
     """Listens to a run's events and shows them. `estimate`: seconds that a trial takes before any has been seen.
 
     `trials` and `blocks` are planned; with `looks`, they are the most that there may be. `progress` is how far the run
@@ -57,9 +57,9 @@ class Watcher:
         self._workload = ""
         self._is_made = self._is_left = False
         self._estimates = estimates
-        self._bar: _Bar | None = None
+        self._bar: _ProgressBar | None = None
         if console.is_terminal and not console.is_dumb_terminal:
-            self._bar = _Bar(
+            self._bar = _ProgressBar(
                 BarColumn(bar_width=max(6, console.width // 6)),
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[left]} · {task.description}", markup=False),

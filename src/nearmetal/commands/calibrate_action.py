@@ -13,7 +13,7 @@ from rich.text import Text
 from nearmetal import plugins
 from nearmetal.analysis.calibrate import calibrate as calibrated
 from nearmetal.analysis.interference import INTERFERENCE
-from nearmetal.commands.watched_run import make_watcher
+from nearmetal.commands.run_action import make_progress_display
 from nearmetal.config import Paths
 from nearmetal.console.printing import print_beside
 from nearmetal.console.tables import TextColumn, fit_table
@@ -39,7 +39,7 @@ _SHOWN = ("events", "throughput", "latency_p50", "latency_p99", "cpu_per_event",
 """Responses whose noise is told in words; `--json` has all."""
 
 
-def run(
+def run_calibration(
     console: Console,
     environment: str | None,
     output: Path | None,
@@ -60,15 +60,15 @@ def run(
     path = output or study_execution.default_folder(opened.study)
     request = study_execution.RunRequest(opened.study, opened.source, opened.overrides, opened.quick, path, False)
     try:
-        with make_watcher(opened.study, planning.make_plan(opened.study), console) as watcher:
+        with make_progress_display(opened.study, planning.make_plan(opened.study), console) as watcher:
             finished = until_interrupted(study_execution.start_run(request, console.print, (watcher,)), console.print)
     except LeftAtOnce:
-        tell_interrupted(RunFolder(path))
+        end_interrupted(RunFolder(path))
         raise
     return RunFolder(path), finished
 
 
-def tell_interrupted(folder: RunFolder) -> int:
+def end_interrupted(folder: RunFolder) -> int:
     if folder.has_manifest:
         path = quote(str(folder.path))
         told = f"interrupted; go on with: nearmetal resume {path}, then nearmetal calibrate --from {path}"
@@ -120,8 +120,10 @@ def print_calibration(found: Calibration, console: Console) -> None:
         console.print(Text(but, style="yellow"))
     trials = counts_line(found.trials)
     console.print(Text(f"{found.environment}, {found.made}: ", style="dim").append_text(trials))
-    _print_section("Alike with alike", [*(_of_alike(one) for one in found.alike), *_too_small(found)], console)
-    _print_section("Differences of known size", [_of_injected(one) for one in found.injected], console)
+    _print_section(
+        "Alike with alike", [*(_format_aa_comparison(one) for one in found.alike), *_too_small(found)], console
+    )
+    _print_section("Differences of known size", [_format_injected(one) for one in found.injected], console)
     _print_noise(found, console)
     _print_section("Surroundings", _describe_surroundings(found), console)
 
@@ -192,7 +194,7 @@ def _mark_untold(one: AAComparison | InjectedDifference) -> tuple[str, str, str]
     return "?", words.explain_reason(one.reason or ""), "bold yellow"
 
 
-def _of_alike(one: AAComparison) -> Text:
+def _format_aa_comparison(one: AAComparison) -> Text:
     sign, what, style = {
         None: _mark_untold(one),
         False: ("=", "not called different", "bold green"),
@@ -201,7 +203,7 @@ def _of_alike(one: AAComparison) -> Text:
     return Text.assemble((f"{sign} {what}", style), f"  {_name_comparison(one)} {_show_estimate(one)}")
 
 
-def _of_injected(one: InjectedDifference) -> Text:
+def _format_injected(one: InjectedDifference) -> Text:
     sign, what, style = {
         None: _mark_untold(one),
         True: ("=", "truth in the interval", "bold green"),
@@ -277,7 +279,7 @@ def _describe_surroundings(found: Calibration) -> list[Text]:
     return lines
 
 
-def about_keeping(found: Calibration, path: Path | None) -> str:
+def describe_keeping(found: Calibration, path: Path | None) -> str:
     if path is not None:
         return "kept: `nearmetal plan` says by it what a study can see here"
     if found.quick:

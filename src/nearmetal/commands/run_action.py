@@ -37,10 +37,10 @@ from nearmetal.units import show_elapsed
 
 if TYPE_CHECKING:
     from nearmetal.analysis.gates import Gate
-    from nearmetal.console.terminal import Watcher
+    from nearmetal.console.run_progress_display import RunProgressDisplay
 
 
-def run(
+def run_study(
     opened: OpenedStudy,
     output: Path | None,
     available: bool,
@@ -89,7 +89,7 @@ def run(
         refuse_gates(gates, plan)
     began = time.monotonic()
     try:
-        with make_watcher(study, plan, console) as watching:
+        with make_progress_display(study, plan, console) as watching:
             finished = until_interrupted(
                 study_execution.start_run(request, console.print, (watching,), executor), console.print
             )
@@ -106,7 +106,7 @@ def run(
     took = f" in {show_elapsed(time.monotonic() - began)}"
     status = _conclude_run(RunFolder(request.folder), finished, took, form)
     if opened.repeats is not None and finished and form == "text":
-        from nearmetal.commands.comparison import compare_runs
+        from nearmetal.commands.compare_output import compare_runs
 
         try:
             compare_runs([opened.repeats], [request.folder])
@@ -154,7 +154,7 @@ def resume_run(path: Path, form: str, is_quiet: bool = False, scheduler: str | N
     if not is_measured:
         study_execution.refuse_changed_plan(folder, manifest)
     try:
-        with make_watcher(manifest.study, manifest.plan, console, before, is_measured) as watching:
+        with make_progress_display(manifest.study, manifest.plan, console, before, is_measured) as watching:
             finished = until_interrupted(
                 study_execution.resume_run(folder, console.print, (watching,), executor), console.print
             )
@@ -165,11 +165,11 @@ def resume_run(path: Path, form: str, is_quiet: bool = False, scheduler: str | N
     return _conclude_run(folder, finished, took, form)
 
 
-def make_watcher(
+def make_progress_display(
     study: Study, plan: Plan, console: Console, before: Sequence[journal.Line] = (), is_measured: bool = False
-) -> "Watcher":
+) -> "RunProgressDisplay":
     """`is_measured`: nothing is left to measure, and nothing has to know any more how."""
-    from nearmetal.console.terminal import Watcher
+    from nearmetal.console.run_progress_display import RunProgressDisplay
 
     records = [one for one in before if isinstance(one, TrialRecord)]
     took = seconds_each(records)
@@ -180,7 +180,9 @@ def make_watcher(
     estimates = RunningEstimates(plan)
     for record in records:
         estimates.take_record(record)
-    return Watcher(console, plan.trials, plan.blocks, each, len(plan.looks), RunProgress.from_lines(before), estimates)
+    return RunProgressDisplay(
+        console, plan.trials, plan.blocks, each, len(plan.looks), RunProgress.from_lines(before), estimates
+    )
 
 
 def _conclude_run(folder: RunFolder, finished: bool, took: str, form: str) -> int:
@@ -228,7 +230,7 @@ def _tell_result(folder: RunFolder, took: str, form: str) -> tuple[TrialCounts, 
         print_outcomes(judged, unfold_console(console))
         print_json(summary(analysis, str(folder.path), results.manifest.study.name, state, judged.outcomes))
     elif form != "text":
-        from nearmetal.commands.comparison import print_page
+        from nearmetal.commands.compare_output import print_page
 
         print_outcomes(judged, unfold_console(console))
         print_page(describe_run(judged, results), form)

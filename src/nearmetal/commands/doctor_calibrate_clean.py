@@ -177,7 +177,7 @@ def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> in
 
     And how small a difference can be seen, with how many blocks. ENVIRONMENT is the kind of machine; else host.
     """
-    from nearmetal.commands import calibration
+    from nearmetal.commands import calibrate_action
     from nearmetal.console.printing import console_for, print_json, print_warning
     from nearmetal.report.figures import join_listing
     from nearmetal.report.write import write
@@ -195,17 +195,17 @@ def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> in
             raise BadInput(what, "calibrate", remedy)
         folder = RunFolder.open(made)
     else:
-        folder, finished = calibration.run(console, **wanted)
+        folder, finished = calibrate_action.run_calibration(console, **wanted)
         if not finished:
-            return calibration.tell_interrupted(folder)
+            return calibrate_action.end_interrupted(folder)
         write(folder, print_warning)
-    found = calibration.read_found(folder)
-    path = calibration.keep_found(found, folder)
+    found = calibrate_action.read_found(folder)
+    path = calibrate_action.keep_found(found, folder)
     if as_json:
         print_json(found)
     else:
-        calibration.print_calibration(found, console)
-        console.print(calibration.about_keeping(found, path), style="dim")
+        calibrate_action.print_calibration(found, console)
+        console.print(calibrate_action.describe_keeping(found, path), style="dim")
         if folder.page.exists():
             console.print(f"report: {folder.page}", soft_wrap=True)
     bad = found.trials.invalid + found.trials.failed + found.trials.lost

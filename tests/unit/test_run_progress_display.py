@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from nearmetal.commands import watched_run
-from nearmetal.console.terminal import Watcher
+from nearmetal.commands import run_action
+from nearmetal.console.run_progress_display import RunProgressDisplay
 from nearmetal.model import TrialRecord, TrialStatus
 from nearmetal.run.events import Step, TrialEnded, TrialStarted
 from nearmetal.store.events import BlockStarted, BootEnded, BootStarted, LeftBehind, LookTaken, Withdrawn
@@ -21,7 +21,7 @@ from tests.golden.make_run import FOLDER
 def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, _environ={"TERM": "dumb"})
-    with Watcher(console, trials=2, blocks=1, estimate=3.0) as watcher:
+    with RunProgressDisplay(console, trials=2, blocks=1, estimate=3.0) as watcher:
         watcher(BlockStarted(block=0, attempt=0, trials=2))
     assert out.getvalue() == "block 1/1: 2 trials, ~6 s left\n"
 
@@ -30,7 +30,7 @@ def test_a_run_that_goes_on_begins_where_it_stopped() -> None:
     out = io.StringIO()
     before = RunProgress.from_lines(list(read_records(RunFolder(FOLDER).journal))[:6])
     console = Console(file=out, force_terminal=True, width=80)
-    with Watcher(console, trials=8, blocks=4, estimate=2.0, progress=before):
+    with RunProgressDisplay(console, trials=8, blocks=4, estimate=2.0, progress=before):
         pass
     assert "6/8" in out.getvalue() and "0/8" not in out.getvalue() and "~4 s left" in out.getvalue()
 
@@ -42,7 +42,9 @@ def test_what_was_measured_again_takes_nothing_off_what_is_left() -> None:
     again = [one.model_copy(update={"trial": trial}) for one, trial in zip(seen[8:], trials, strict=True)]
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80)
-    with watched_run.make_watcher(run.read_manifest().study, run.read_manifest().plan, console, [*seen, *again]):
+    with run_action.make_progress_display(
+        run.read_manifest().study, run.read_manifest().plan, console, [*seen, *again]
+    ):
         pass
     assert "12/18" in out.getvalue()
 
@@ -62,15 +64,15 @@ def test_steps_that_trials_share_are_part_of_what_is_left_once_for_each_boot() -
     manifest = run.read_manifest()
     console = Console(file=io.StringIO())
     for before, each in (([*shared, short], 92 / 6), ([short, *shared], 92 / 6), ([*shared, other], 92 / 7)):
-        watcher = watched_run.make_watcher(manifest.study, manifest.plan, console, before)
+        watcher = run_action.make_progress_display(manifest.study, manifest.plan, console, before)
         assert watcher._estimate == pytest.approx(each)
-    none = watched_run.make_watcher(manifest.study, manifest.plan, console)
-    assert watched_run.make_watcher(manifest.study, manifest.plan, console, [short])._estimate == none._estimate
+    none = run_action.make_progress_display(manifest.study, manifest.plan, console)
+    assert run_action.make_progress_display(manifest.study, manifest.plan, console, [short])._estimate == none._estimate
 
 
 def test_what_went_wrong_fits_into_the_terminal() -> None:
     out = io.StringIO()
-    with Watcher(Console(file=out, width=40), trials=8, blocks=4, estimate=2.0) as watcher:
+    with RunProgressDisplay(Console(file=out, width=40), trials=8, blocks=4, estimate=2.0) as watcher:
         watcher(Withdrawn(treatment={"environment": "mock"}, reason="it was there and then it was not, " * 3))
     assert max(map(len, out.getvalue().splitlines())) <= 40
 
@@ -84,7 +86,7 @@ def test_what_a_machine_says_steers_no_terminal_of_a_run() -> None:
     for is_terminal in (False, True):
         out = io.StringIO()
         console = Console(file=out, width=200, force_terminal=is_terminal, color_system=None)
-        with Watcher(console, trials=8, blocks=4, estimate=2.0) as watcher:
+        with RunProgressDisplay(console, trials=8, blocks=4, estimate=2.0) as watcher:
             watcher(BlockStarted(block=0, attempt=0, trials=2))
             watcher(BootStarted(block=0, attempt=0, treatment=treatment))
             watcher(TrialStarted(trial=trial))
@@ -100,7 +102,7 @@ def test_what_a_machine_says_steers_no_terminal_of_a_run() -> None:
 def test_a_run_that_may_stop_early_says_when_it_looked() -> None:
     out = io.StringIO()
     console = Console(file=out, width=80)
-    with Watcher(console, trials=80, blocks=40, estimate=3.0, looks=6) as watcher:
+    with RunProgressDisplay(console, trials=80, blocks=40, estimate=3.0, looks=6) as watcher:
         watcher(BlockStarted(block=7, attempt=0, trials=2))
         watcher(LookTaken(look=1, blocks=8, decided=1, undecided=2, stops=False))
         watcher(LookTaken(look=2, blocks=12, decided=3, undecided=0, stops=True))

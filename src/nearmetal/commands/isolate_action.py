@@ -28,8 +28,8 @@ _TOLD = {"bystanders": "everybody else", "cpuset": "programs"}
 """Changes whose target says nothing to people."""
 
 
-def plan(cpus: str | None, as_json: bool) -> None:
-    run_until_done(_plan(LocalSite(), cpus, as_json))
+def plan_isolation(cpus: str | None, as_json: bool) -> None:
+    run_until_done(_plan_on_site(LocalSite(), cpus, as_json))
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class _IsolationPlan:
         return isolation_changes.describe_change(change, self.host, self.there, self.cpusets)
 
 
-async def _plan(site: LocalSite, cpus: str | None, as_json: bool) -> None:
+async def _plan_on_site(site: LocalSite, cpus: str | None, as_json: bool) -> None:
     host = await hosts.survey_host(site)
     wanted = hosts.choose_cpus(cpus, host)
     planned = _IsolationPlan(
@@ -143,11 +143,11 @@ def isolate_cpus(cpus: str | None, boot: bool, strict: bool, as_json: bool) -> i
 async def _isolate_on_site(site: LocalSite, cpus: str | None, boot: bool, strict: bool, as_json: bool) -> int:
     host = await hosts.survey_host(site)
     wanted = hosts.choose_cpus(cpus, host)
-    must_be_root()
+    require_root()
     cpusets = await hosts.read_cpusets(site, site.probe, wanted)
     changes = isolation_changes.list_changes(host, wanted, cpusets, site.probe, strict)
     if boot:
-        changes.insert(0, _told_to_grub(host, wanted))
+        changes.insert(0, _make_grub_change(host, wanted))
     with measuring():
         applied = await active_isolation.isolate_cpus(changes, BoundCommands(site), active_isolation.ledger_path())
     warnings = [active_isolation.strip_site(warning.text) for warning in applied.warnings]
@@ -181,7 +181,7 @@ def _say_applied(wanted: Iterable[int], cpusets: Cpusets, warnings: Sequence[str
         console.print(BOOT_AGAIN)
 
 
-def _told_to_grub(host: Host, wanted: tuple[int, ...]) -> Change:
+def _make_grub_change(host: Host, wanted: tuple[int, ...]) -> Change:
     change = isolation_changes.make_boot_change(wanted)
     if not host.can_tell_grub:
         remedy = f"leave out --boot, and set by hand in its boot loader: {change.after}"
@@ -189,7 +189,7 @@ def _told_to_grub(host: Host, wanted: tuple[int, ...]) -> Change:
     return change
 
 
-def must_be_root() -> None:
+def require_root() -> None:
     if os.geteuid() != 0:
         raise HostCannot("only root may isolate CPUs", "this host", "run nearmetal as root")
 
@@ -200,7 +200,7 @@ def release_cpus(as_json: bool) -> int:
 
 async def _release_on_site(site: LocalSite, as_json: bool) -> int:
     path = active_isolation.ledger_path()
-    must_be_root()
+    require_root()
     with measuring():
         undone = await active_isolation.release_cpus(BoundCommands(site), path)
     reboot = any(one.change.kind == "boot" for one in undone) and "nohz_full" in " ".join(
@@ -238,7 +238,7 @@ def become_program(program: Sequence[str]) -> int:
 
 
 def _replace_process(site: LocalSite, program: Sequence[str]) -> NoReturn:
-    must_be_root()
+    require_root()
     words = [*run_until_done(_list_prefix(site)), *program]
     os.execv(words[0], words)
 
