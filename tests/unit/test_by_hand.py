@@ -19,7 +19,7 @@ from nearmetal import plugins, progress_messages, schemas
 from nearmetal.by_hand import up
 from nearmetal.by_hand.copying import Remote, parse_place
 from nearmetal.by_hand.down import remove_machine
-from nearmetal.by_hand.machine_request import choose_cpuset, parse_request, refuse_what_cannot_be
+from nearmetal.by_hand.machine_request import choose_cpuset, parse_request, refuse_unavailable
 from nearmetal.commands import by_hand as by_hand_commands
 from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput, HostCannot
@@ -228,7 +228,7 @@ async def test_as_many_cpus_as_it_can_be_given_are_enough(
     monkeypatch.setattr(plugins.load("environments", "qemu"), "check", check)
     want = parse_request("qemu", [f"machine.vcpus={vcpus}", f"machine.kernel_arguments={kernel}"])
     with contextlib.nullcontext() if ok else pytest.raises(HostCannot, match="3 CPUs: 2 of the host can be used"):
-        await refuse_what_cannot_be(want, open_keeping)
+        await refuse_unavailable(want, open_keeping)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root nothing is built")

@@ -48,7 +48,7 @@ def unpack_archive(stream: IO[bytes], folder: Path) -> bool:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER) as archive:
             # What each member is has been looked at here: Python 3.14 would refuse a link that leads elsewhere.
             archive.extraction_filter = lambda member, path: member
-            archive.extractall(folder, _let_in(archive, folder))
+            archive.extractall(folder, _check_members(archive, folder))
         while stream.read(_BUFFER):
             pass  # what fills up the last record
     except tarfile.TarError:
@@ -59,7 +59,7 @@ def unpack_archive(stream: IO[bytes], folder: Path) -> bool:
     return True
 
 
-def _let_in(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:
+def _check_members(archive: tarfile.TarFile, folder: Path) -> Iterator[tarfile.TarInfo]:
     for member in archive:
         if member.isdev():
             raise HostCannot(f"device nodes, sockets and FIFOs are not copied: {member.name}")
@@ -198,9 +198,9 @@ def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) 
         raise BadInput("there is no such file", str(source), "a file or a folder of this host is copied to a machine")
     name = source.name or source.resolve().name
     if door is None:
-        _whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
+        _copy_whole_file(kept, source, lambda machine: machine.put(source.read_bytes(), path))
         return
-    with program.guarded_where_needed(door) as marked, tempfile.TemporaryFile() as said:
+    with program.guard_if_needed(door) as marked, tempfile.TemporaryFile() as said:
         command = build_command(door, ["sh", "-c", _RECEIVE, "receive", path, name], mark=marked.mark)
         process = program.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
         assert process.stdin is not None and process.stdout is not None
@@ -212,21 +212,21 @@ def _upload_path(source: Path, kept: KeptMachine, door: Door | None, path: str) 
                     process.stdin.close()
                 else:
                     process.stdout.close()  # what says ever more would wait for its reader
-                    _cut_off(process)
+                    _end_unfinished(process)
             except BrokenPipeError:
                 pass  # it ended first, and says why
             except BaseException:
-                _cut_off(process)
+                _end_unfinished(process)
                 raise
             status = process.wait()
         if status != 0 or not is_ready:
-            program.require_after(status, kept, door)
+            program.require_machine_after(status, kept, door)
             if status == _NOT_THERE:
                 make = shlex.join(["nearmetal", "exec", kept.name, "--", "mkdir", "-p", posixpath.dirname(path)])
-                raise _wrong_place(kept, path, _read_tail(said), f"make it: {make}")
+                raise _make_place_error(kept, path, _read_tail(said), f"make it: {make}")
             if status == _TAKEN:
-                raise _wrong_place(kept, path, _read_tail(said), _IS_THERE)
-            raise _refuse_copy(kept, path, _read_tail(said) if is_ready else _read_tail(said, before))
+                raise _make_place_error(kept, path, _read_tail(said), _IS_THERE)
+            raise _make_copy_error(kept, path, _read_tail(said) if is_ready else _read_tail(said, before))
 
 
 def _is_ready(stream: IO[bytes]) -> tuple[bool, bytes]:
@@ -239,7 +239,7 @@ def _is_ready(stream: IO[bytes]) -> tuple[bool, bytes]:
     return False, before
 
 
-def _cut_off(process: "subprocess.Popen[bytes]") -> None:
+def _end_unfinished(process: "subprocess.Popen[bytes]") -> None:
     """Without the last member nothing takes the name there, and what had come is removed."""
     with contextlib.suppress(BrokenPipeError):
         if process.stdin:
@@ -282,7 +282,7 @@ def _download_path(kept: KeptMachine, door: Door | None, path: str, destination:
                 content = await machine.get(path)
             destination.write_bytes(content)
 
-        _whole_file(kept, None, fetch_file)
+        _copy_whole_file(kept, None, fetch_file)
         return
     try:
         folder = Path(tempfile.mkdtemp(prefix=".nearmetal-", dir=destination.parent))
@@ -290,15 +290,15 @@ def _download_path(kept: KeptMachine, door: Door | None, path: str, destination:
         remedy = system_errors.find_remedy(error) if error.errno in system_errors.FULL else "copy to another folder"
         raise HostCannot(f"nothing can be written there: {error.strerror}", str(destination), remedy) from None
     try:
-        with program.guarded_where_needed(door) as marked:
+        with program.guard_if_needed(door) as marked:
             status, said = _receive_archive(
                 build_command(door, ["sh", "-c", _SEND, "send", path], mark=marked.mark), folder
             )
         if status != 0:
-            program.require_after(status, kept, door)
+            program.require_machine_after(status, kept, door)
             if status == _NOT_THERE:
-                raise _wrong_place(kept, path, said, f"look for it: nearmetal ssh {kept.name}")
-            raise _refuse_copy(kept, path, said)
+                raise _make_place_error(kept, path, said, f"look for it: nearmetal ssh {kept.name}")
+            raise _make_copy_error(kept, path, said)
         _take_name(folder / name, destination)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -338,11 +338,11 @@ def _take_name(unpacked: Path, destination: Path) -> None:
         raise HostCannot(what, str(destination), _IS_THERE) from None
 
 
-def _wrong_place(kept: KeptMachine, path: str, why: str, remedy: str) -> BadInput:
+def _make_place_error(kept: KeptMachine, path: str, why: str, remedy: str) -> BadInput:
     return BadInput(f"it could not be copied: {why}", f"{kept.name}:{path}", remedy)
 
 
-def _refuse_copy(kept: KeptMachine, path: str, why: str) -> HostCannot:
+def _make_copy_error(kept: KeptMachine, path: str, why: str) -> HostCannot:
     look = shlex.join(["nearmetal", "exec", kept.name, "--", "ls", "-la", posixpath.dirname(path)])
     return HostCannot(f"it could not be copied: {why}", f"{kept.name}:{path}", f"see what is there: {look}")
 
@@ -352,7 +352,7 @@ def _read_tail(said: IO[bytes], before: bytes = b"") -> str:
     return (before + said.read()).decode("utf-8", "replace").strip()[-500:] or "it ended without a word"
 
 
-def _whole_file(kept: KeptMachine, source: Path | None, work: Callable[[Machine], Awaitable[None]]) -> None:
+def _copy_whole_file(kept: KeptMachine, source: Path | None, work: Callable[[Machine], Awaitable[None]]) -> None:
     """In a machine without a door, files are read and written whole."""
     if source is not None and not source.is_file():
         raise HostCannot(f"machines of kind {kept.environment!r} take single files only", str(source))

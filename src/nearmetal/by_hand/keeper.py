@@ -20,7 +20,7 @@ from typing import Any
 
 from nearmetal import plugins
 from nearmetal.by_hand import ssh_config
-from nearmetal.by_hand.machine_request import MachineRequest, choose_cpuset, parse_request, refuse_what_cannot_be
+from nearmetal.by_hand.machine_request import MachineRequest, choose_cpuset, parse_request, refuse_unavailable
 from nearmetal.config import Paths
 from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
 from nearmetal.lab import concurrent_runs
@@ -40,7 +40,7 @@ from nearmetal.run.versions import lacks_image
 from nearmetal.system import system_errors
 
 
-def tell_waiter(**answer: Any) -> None:
+def send_to_waiter(**answer: Any) -> None:
     """To whoever waits for the machine; nobody may be left who does."""
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps(answer), flush=True)
@@ -54,7 +54,7 @@ async def keep_machine(environment: str, name: str | None, overrides: Sequence[s
     with written.claimed(await _draft_kept(name or environment, want), named=name is not None) as kept:
         # From here on what goes wrong is written down: the terminal that we were started from may go away.
         _redirect(2, written.log(kept.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        async with aclosing(Sites({}, _tell_text)) as open_site:
+        async with aclosing(Sites({}, _send_text)) as open_site:
             await _prepare(want, open_site)
             with held(ledgers_folder() / f"{kept.token}.jsonl") as ledger:
                 lab = Lab(kept.token, ledger, open_site)
@@ -83,7 +83,7 @@ async def _draft_kept(name: str, want: MachineRequest) -> KeptMachine:
 async def _prepare(want: MachineRequest, open_site: OpenSite) -> None:
     """What does not belong to this machine alone."""
     if process := concurrent_runs.other():
-        _tell_text(concurrent_runs.disturbs(process))
+        _send_text(concurrent_runs.disturbs(process))
     plugin = plugins.load("environments", want.environment.kind)
     if want.environment.description.is_on_switch:
         from nearmetal.lab.image import Recipe, build
@@ -91,19 +91,19 @@ async def _prepare(want: MachineRequest, open_site: OpenSite) -> None:
         if want.spec.image == Recipe().name or want.spec.brings_image:
             if lacks_image(want.study):
                 # Once more when it is there; but nobody shall wait minutes to be told that the host is too small.
-                await refuse_what_cannot_be(want, open_site)
-            await build(Recipe(), Paths.default().cache, _tell_text)
-    await refuse_what_cannot_be(want, open_site)
+                await refuse_unavailable(want, open_site)
+            await build(Recipe(), Paths.default().cache, _send_text)
+    await refuse_unavailable(want, open_site)
     site = await open_site(want.spec.host)
     what = f"still preparing what all machines of {want.environment.kind} begin with; the next finds it there"
-    async with meanwhile(_tell_text, lambda: what):
+    async with meanwhile(_send_text, lambda: what):
         await plugin.prepare(want.environment.spec, want.spec, site)
 
 
 async def _make_machine(want: MachineRequest, kept: KeptMachine, lab: Lab) -> Handle:
     cpus = await choose_cpuset(want, lab.site)
     site = await lab.site(want.spec.host)
-    async with meanwhile(_tell_text, lambda: f"still waiting for {kept.name} to start"):
+    async with meanwhile(_send_text, lambda: f"still waiting for {kept.name} to start"):
         handle = await lab.create(want.environment, want.spec, "server", cpus, site, logins=has_sshd(want.spec.image))
         machine = await lab.attach(handle)
         if want.spec.brings_image:
@@ -111,13 +111,13 @@ async def _make_machine(want: MachineRequest, kept: KeptMachine, lab: Lab) -> Ha
     up = kept.model_copy(update={"handle": handle, "cpus": cpus, "address": machine.address})
     written.save(up)
     ssh_config.write(up)
-    tell_waiter(up=up.model_dump(mode="json"))
+    send_to_waiter(up=up.model_dump(mode="json"))
     _redirect(1, "/dev/null", os.O_WRONLY)
     return handle
 
 
-def _tell_text(text: str) -> None:
-    tell_waiter(say=text)
+def _send_text(text: str) -> None:
+    send_to_waiter(say=text)
 
 
 def _redirect(stream: int, path: str | Path, flags: int) -> None:
@@ -133,15 +133,15 @@ async def _until_told(environment: str, name: str | None, overrides: Sequence[st
     try:
         await task
     except asyncio.CancelledError:
-        tell_waiter(error="told to end before the machine was up", code=int(ExitCode.INTERRUPTED))
+        send_to_waiter(error="told to end before the machine was up", code=int(ExitCode.INTERRUPTED))
     except written.MachineExit:
         pass
     except NearmetalError as error:
         code = ExitCode.HOST_CANNOT if isinstance(error, MachineError | ToolFailed) else error.exit_code
-        tell_waiter(error=str(error), code=int(code))
+        send_to_waiter(error=str(error), code=int(code))
         return int(code)
     except OSError as error:
-        tell_waiter(error=system_errors.in_full(error), code=int(ExitCode.HOST_CANNOT))
+        send_to_waiter(error=system_errors.in_full(error), code=int(ExitCode.HOST_CANNOT))
         return int(ExitCode.HOST_CANNOT)
     return 0
 

@@ -74,7 +74,7 @@ def parse_request(environment: str, overrides: Sequence[str]) -> MachineRequest:
     _refuse_treatments(paths)
     study = _read(environment, overrides)
     resolved = Resolver(study).resolve_treatment({"environment": environment})
-    _refuse_what_means_nothing(resolved.environment, paths)
+    _refuse_ignored_keys(resolved.environment, paths)
     if resolved.environment.description.is_reached_from_outside:
         raise BadInput(
             f"this machine of kind {environment!r} exists already",
@@ -93,7 +93,7 @@ def _refuse_treatments(paths: Iterable[KeyPath]) -> None:
             )
 
 
-def _refuse_what_means_nothing(environment: ResolvedEnvironment, paths: Iterable[KeyPath]) -> None:
+def _refuse_ignored_keys(environment: ResolvedEnvironment, paths: Iterable[KeyPath]) -> None:
     """In a study it may stand there for other environments' sake; here there is no other."""
     name, means_nothing = environment.level, environment.description.ignores
     for table, key, *rest in paths:
@@ -114,7 +114,7 @@ def _read(environment: str, overrides: Sequence[str]) -> Study:
         raise BadInput(error.what, _FILE if is_line else error.where, error.remedy) from None
 
 
-async def refuse_what_cannot_be(wanted: MachineRequest, open_site: OpenSite) -> None:
+async def refuse_unavailable(wanted: MachineRequest, open_site: OpenSite) -> None:
     """HostCannot with what is lacking."""
     for _, lacking in await find_unavailable(wanted.study, [wanted.resolved], open_site):
         raise HostCannot(f"{lacking.what}: {lacking.detail}", wanted.environment.kind, lacking.remedy)

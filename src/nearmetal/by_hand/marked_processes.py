@@ -27,13 +27,13 @@ BuildCommand = Callable[[Sequence[str]], list[str]]
 """The command by which a program runs in a container, from the program's argument vector."""
 
 
-class OnHost:
+class HostProcesses:
     """Marked processes as this host sees them."""
 
     def __init__(self) -> None:
-        self.mark = _new()
+        self.mark = _make_mark()
 
-    def goes_on(self, status: int) -> bool:
+    def is_running(self, status: int) -> bool:
         """Whether the program does that the engine started, not only what it left in the background when it ended.
         `status`: how the engine's client ended."""
         return any(_comes_from_outside(process) for process in orphans.find_marked(VARIABLE, self.mark))
@@ -85,14 +85,14 @@ done
 """
 
 
-class Inside:
-    """Marked processes as the container sees them, with the methods of `OnHost`. One that is gone has none."""
+class ContainerProcesses:
+    """Marked processes as the container sees them, with the methods of `HostProcesses`. One that is gone has none."""
 
     def __init__(self, build_command: BuildCommand) -> None:
-        self.mark = _new()
+        self.mark = _make_mark()
         self._build_command = build_command
 
-    def goes_on(self, status: int) -> bool:
+    def is_running(self, status: int) -> bool:
         # To look takes as long as the program may have, and a client that tells of success has seen its end.
         return status != 0 and self._run(_FROM_OUTSIDE) == 0
 
@@ -114,10 +114,10 @@ class Inside:
         return None
 
 
-MarkedProcesses = OnHost | Inside
+MarkedProcesses = HostProcesses | ContainerProcesses
 
 
-def _new() -> str:
+def _make_mark() -> str:
     return secrets.token_hex(8)
 
 
@@ -133,7 +133,7 @@ def guard_processes(marked: MarkedProcesses) -> Iterator[None]:
     if guard == 0:
         try:
             os.close(held)
-            _wait(waited, marked)
+            _wait_for_end(waited, marked)
         finally:
             os._exit(0)
     os.close(waited)
@@ -146,7 +146,7 @@ def guard_processes(marked: MarkedProcesses) -> Iterator[None]:
         os.waitpid(guard, 0)
 
 
-def _wait(waited: int, marked: MarkedProcesses) -> None:
+def _wait_for_end(waited: int, marked: MarkedProcesses) -> None:
     os.setsid()  # what a terminal sends to its programs is not for the guard
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)

@@ -11,7 +11,7 @@ from typing import Any
 
 from nearmetal.by_hand import marked_processes
 from nearmetal.by_hand.entry_commands import build_command, open_entry
-from nearmetal.by_hand.marked_processes import Inside, MarkedProcesses, OnHost
+from nearmetal.by_hand.marked_processes import ContainerProcesses, HostProcesses, MarkedProcesses
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned
 from nearmetal.lab.commands.process import exit_status
@@ -39,18 +39,18 @@ def run(kept: KeptMachine, argv: Sequence[str], *, terminal: bool = False) -> in
     door = run_until_done(require_door(kept))
     if door is None:
         return _run_without_door(kept, argv, terminal)
-    with guarded_where_needed(door) as marked:
-        status, told_to_end = _with_own_streams(build_command(door, argv, terminal=terminal, mark=marked.mark))
-        if door.leaves != "nothing" and (told_to_end or marked.goes_on(status)):
+    with guard_if_needed(door) as marked:
+        status, told_to_end = _run_with_own_streams(build_command(door, argv, terminal=terminal, mark=marked.mark))
+        if door.leaves != "nothing" and (told_to_end or marked.is_running(status)):
             marked.end_all()
     if status == 0 and told_to_end and door.leaves != "nothing":
         # The engine's client calls it a success when it was told to end; the program did not come to its end.
         return 128 + told_to_end
-    require_after(status, kept, door)
+    require_machine_after(status, kept, door)
     return status
 
 
-def require_after(status: int, kept: KeptMachine, door: Door) -> None:
+def require_machine_after(status: int, kept: KeptMachine, door: Door) -> None:
     """MachineLost when the way in ended so because the machine is gone, or its engine."""
     if status != 0:
         run_until_done(require_door(kept))
@@ -59,9 +59,9 @@ def require_after(status: int, kept: KeptMachine, door: Door) -> None:
 
 
 @contextmanager
-def guarded_where_needed(door: Door) -> Iterator[MarkedProcesses]:
+def guard_if_needed(door: Door) -> Iterator[MarkedProcesses]:
     """Tells the mark of what is started within by a way in, which ends with this process at the latest."""
-    marked = Inside(partial(build_command, door)) if door.leaves == "hidden" else OnHost()
+    marked = ContainerProcesses(partial(build_command, door)) if door.leaves == "hidden" else HostProcesses()
     with nullcontext() if door.leaves == "nothing" else marked_processes.guard_processes(marked):
         yield marked
 
@@ -100,16 +100,16 @@ def handle_signals(handlers: Mapping[int, Handler]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _with_own_streams(command: Sequence[str]) -> tuple[int, int]:
+def _run_with_own_streams(command: Sequence[str]) -> tuple[int, int]:
     """How it ended, and the last signal that it was told to end by, or 0."""
     process = start(command)
-    with _passing_on(process) as signals:
+    with _pass_signals_on(process) as signals:
         status = process.wait()
     return exit_status(status), signals[-1] if signals else 0
 
 
 @contextmanager
-def _passing_on(process: "subprocess.Popen[Any]") -> Iterator[list[int]]:
+def _pass_signals_on(process: "subprocess.Popen[Any]") -> Iterator[list[int]]:
     """Signals are for the program: those of a terminal reach it by themselves, others are passed on. Yields those."""
     came: list[int] = []
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nearmetal.lab.machines.registry import KeptMachine
 
 
-class KeeperSaid(NearmetalError):
+class KeeperFailed(NearmetalError):
     """Why a machine did not come up, in its keeper's words."""
 
     def __init__(self, text: str, code: int) -> None:
@@ -49,17 +49,17 @@ def start_machine(
                 keeper.returncode = 0  # it goes on without us: that it still runs is no oversight
                 return KeptMachine.model_validate(answer["up"])
             else:
-                _end_of(keeper)
-                raise KeeperSaid(answer["error"], answer["code"])
+                _wait_keeper(keeper)
+                raise KeeperFailed(answer["error"], answer["code"])
     except BaseException:
         if keeper.returncode is None:
             keeper.terminate()
-            _end_of(keeper)
+            _wait_keeper(keeper)
         raise
-    raise ToolFailed(f"the keeper ended with status {_end_of(keeper)} and said nothing")
+    raise ToolFailed(f"the keeper ended with status {_wait_keeper(keeper)} and said nothing")
 
 
-def _end_of(keeper: "subprocess.Popen[str]") -> int:
+def _wait_keeper(keeper: "subprocess.Popen[str]") -> int:
     """Its status. HostCannot when it does not come to its end."""
     try:
         return keeper.wait(LIMITS.boot)
