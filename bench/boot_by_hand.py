@@ -24,9 +24,9 @@ from nearmetal.lab.changes import ledger
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.lab import remove
+from nearmetal.lab.local_site import LocalSite, run_checked
 from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import arguments
-from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import MachineSpec, Port
 
 START = b"#!/bin/sh\nexec lighttpd -D -f /etc/nearmetal/lighttpd.conf\n"
@@ -51,12 +51,12 @@ async def by_hand(name: str, lab: Ledger, initrd: Path) -> float:
     """Seconds."""
     site = LocalSite()
     switch = await network.create_switch(name, site, lab)
-    await must(site, "ip", "-netns", name, "address", "add", CLIENT_ADDRESS, "dev", network.BRIDGE)
+    await run_checked(site, "ip", "-netns", name, "address", "add", CLIENT_ADDRESS, "dev", network.BRIDGE)
     port = network.make_port(name, 1)
     await network.plug_tap(port, site)
     # An address that answers no ARP yet is asked again only after a second.
     neighbour = ("neighbour", "replace", port.address, "lladdr", port.mac, "dev", network.BRIDGE, "nud", "permanent")
-    await must(site, "ip", "-netns", name, *neighbour)
+    await run_checked(site, "ip", "-netns", name, *neighbour)
     begin = time.monotonic()
     qemu = await site.spawn(
         [site.probe, "launch", *site.bound, "--tap", f"{port.switch}:{port.outside}", "--", *command(port, initrd)]

@@ -26,8 +26,8 @@ from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.containers.api import DOCKER, ContainerEngine
 from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.lab import remove
+from nearmetal.lab.local_site import LocalSite, run_checked
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import MachineSpec, Order
 
 
@@ -61,7 +61,7 @@ async def ours(engine: str, name: str, lab: Ledger) -> tuple[float, float]:
         begin = time.monotonic()
         machine = await plugin.attach(await plugin.create(order, site, lab), site)
         attached = time.monotonic()
-        await must(machine, "true")
+        await run_checked(machine, "true")
         return attached - begin, time.monotonic() - begin
     finally:
         for left in lab.outstanding().handles:
@@ -72,7 +72,7 @@ async def ours(engine: str, name: str, lab: Ledger) -> tuple[float, float]:
 async def theirs(engine: str, image: str) -> float:
     limits = ("--network", "none", "--cpuset-cpus", "0", "--memory", "512m", "--memory-swap", "512m")
     begin = time.monotonic()
-    await must(LocalSite(), "docker", "--host", engine, "run", "--rm", *limits, image, "true")
+    await run_checked(LocalSite(), "docker", "--host", engine, "run", "--rm", *limits, image, "true")
     return time.monotonic() - begin
 
 

@@ -17,9 +17,9 @@ from in_rounds import main
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.qemu import arguments
-from nearmetal.lab.site import must
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 
@@ -53,7 +53,7 @@ async def once(lab: Lab) -> dict[str, float]:
     handle = await lab.create(resolve_alone(EnvironmentSpec(kind="qemu"), spec), spec, "server", "", site)
     machine = await lab.attach(handle)
     boot = await seconds(machine)
-    await must(machine, *_COPY)
+    await run_checked(machine, *_COPY)
     copied = await seconds(machine)
     await lab.destroy(handle)
     return {"boot": boot, "copy": copied - boot}

@@ -16,8 +16,8 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.site import must
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.local_site import run_checked
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 
@@ -31,7 +31,7 @@ Table = dict[str, dict[str, float]]
 
 async def milliseconds(machine: Machine, command: str) -> float:
     before = await _seconds(machine)
-    await must(machine, "sh", "-c", _LOOP.format(command=command), "loop", str(EACH))
+    await run_checked(machine, "sh", "-c", _LOOP.format(command=command), "loop", str(EACH))
     return (await _seconds(machine) - before) * 1000 / EACH
 
 

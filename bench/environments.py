@@ -29,8 +29,8 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes import ledger
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.lab import remove
+from nearmetal.lab.local_site import LocalSite, run_checked
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import Environment, EnvironmentSpec, MachineSpec, Order, Provision
 
 SERVERS = {
@@ -88,7 +88,7 @@ class Contender:
 async def measure(contender: Contender, spec: MachineSpec, server: str, name: str, lab: Ledger) -> Round:
     environment, site = contender.environment, LocalSite()
     await network.create_switch(name, site, lab)
-    await must(site, "ip", "-netns", name, "address", "add", CLIENT_ADDRESS, "dev", network.BRIDGE)
+    await run_checked(site, "ip", "-netns", name, "address", "add", CLIENT_ADDRESS, "dev", network.BRIDGE)
     port = network.make_port(name, 1)
     order = Order(
         name=f"{name}-1", role="server", spec=spec, options={}, provision=contender.provision, port=port, cpus=""

@@ -22,8 +22,8 @@ from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
 from nearmetal.lab.changes import ledger
 from nearmetal.lab.lab import remove
+from nearmetal.lab.local_site import LocalSite, run_checked
 from nearmetal.lab.machines.cgroups import folders
-from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import Environment, EnvironmentSpec, Machine, MachineSpec, Order, Site
 
 SLACK = 30.0
@@ -47,7 +47,7 @@ async def guest(kind: str, spec: MachineSpec) -> AsyncIterator[Machine]:
 async def sampled(on: Machine | Site, interval: str, seconds: float, *more: str) -> float:
     """CPU seconds per second that the sampler used, as its own kernel counts them."""
     command = (on.probe, "sample", "--json", "--interval", interval, "--duration", f"{seconds:g}s", *more)
-    told = json.loads((await must(on, *command, timeout=seconds + SLACK)).splitlines()[-1])
+    told = json.loads((await run_checked(on, *command, timeout=seconds + SLACK)).splitlines()[-1])
     return float((told["usage"]["user_ns"] + told["usage"]["system_ns"]) / told["elapsed_ns"])
 
 
@@ -67,7 +67,7 @@ async def measure(kind: str, spec: MachineSpec, interval: str, seconds: float, r
             begin = await spent(machine)
             found["inside"].append(await sampled(machine, interval, seconds))
             middle = await spent(machine)
-            await must(machine, "sleep", f"{seconds:g}", timeout=seconds + SLACK)
+            await run_checked(machine, "sleep", f"{seconds:g}", timeout=seconds + SLACK)
             end = await spent(machine)
             found["beyond"].append(((middle - begin) - (end - middle)) / seconds)
             print(number, {name: round(values[-1], 5) for name, values in found.items()})

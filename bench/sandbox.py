@@ -22,10 +22,10 @@ from nearmetal.analysis.signed_rank import signed_rank
 from nearmetal.errors import HostCannot
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.qemu import least_privilege
-from nearmetal.lab.qemu.privilege import Privilege
-from nearmetal.lab.site import must
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.qemu.process_privileges import Privilege
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 
@@ -102,7 +102,7 @@ async def compare(lab: Lab, first: bool) -> dict[str, float]:
             for bare in order if turn % 2 else order[::-1]:
                 machine = guests[bare][1]
                 before = await seconds(machine)
-                await must(machine, "sh", "-c", script)
+                await run_checked(machine, "sh", "-c", script)
                 took[bare] = await seconds(machine) - before
             ratios.append(took[False] / took[True])
         found[name] = statistics.median(ratios[_WARMING:])

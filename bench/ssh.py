@@ -25,7 +25,7 @@ from nearmetal.errors import NearmetalError
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone

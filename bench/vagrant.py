@@ -27,7 +27,7 @@ from nearmetal.config import Paths
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import machine_image
 from nearmetal.lab.changes import ledger
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 
 SPEC = MachineSpec(memory=768 * 2**20, accel="tcg")

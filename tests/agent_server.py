@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab import probe
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.remote import agent
-from nearmetal.lab.site import LocalSite
 
 SECRET = b"what both sides know"
 

@@ -17,7 +17,7 @@ from nearmetal.config import Paths
 from nearmetal.environments.docker import DockerEnvironment
 from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.image import Recipe, build
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 
 _ENVIRONMENT = dict(os.environ)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import asyncssh
 
 from nearmetal.lab import probe
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.ssh import ssh_machine as ssh
 
 SHELL = "/bin/sh"

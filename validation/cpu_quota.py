@@ -30,8 +30,8 @@ from nearmetal.lab.containers.api import DOCKER, ContainerEngine
 from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.cpus import allocation
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.site import available_cpus
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.local_site import list_available_cpus
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 
@@ -74,7 +74,7 @@ async def made(case: Case, vcpus: int) -> AsyncIterator[Machine]:
     try:
         site = await lab.site("local")
         spec = MachineSpec(quota=case.quota, vcpus=vcpus)
-        (cpuset,) = allocation.assign_cpus(await available_cpus(site), vcpus, 1, None, None).servers
+        (cpuset,) = allocation.assign_cpus(await list_available_cpus(site), vcpus, 1, None, None).servers
         environment = EnvironmentSpec(kind=case.kind)
         machine = await lab.attach(await lab.create(resolve_alone(environment, spec), spec, "server", cpuset, site))
         await probe.ensure(machine)

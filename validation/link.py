@@ -37,7 +37,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import link
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import (
     Completed,

@@ -37,7 +37,7 @@ from typing import Any
 from nearmetal.errors import NearmetalError
 from nearmetal.lab import cgroup, probe
 from nearmetal.lab.cpus.noise import build_listen_command
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import MachineSpec
 
 TAKEN = 2_000_000

@@ -20,7 +20,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 def main() -> None:
     """The command line. Errors of ours become one message and their exit code; a traceback is a fault of nearmetal."""
     try:
-        pipes.be_patient()
+        pipes.wait_on_full_pipes()
         search_path.widen_path()
         if os.geteuid() != 0 and sys.argv[1:2] and sys.argv[1] in _OF_ROOT:
             from nearmetal.system import user_namespace

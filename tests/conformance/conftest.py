@@ -12,7 +12,7 @@ from nearmetal.config import Paths
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Recipe, build
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Machine, MachineSpec, Provision
 from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU

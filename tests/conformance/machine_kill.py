@@ -12,11 +12,11 @@ import pytest
 
 from nearmetal.errors import MachineLost
 from nearmetal.lab.borrowed.borrowed_machine import BorrowedMachine
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
 from nearmetal.lab.mock.world import World
 from nearmetal.lab.qemu import arguments
 from nearmetal.lab.qemu.guest import Guest
-from nearmetal.lab.site import must
 from nearmetal.model import Handle, Machine
 
 
@@ -72,5 +72,5 @@ def _command_lines() -> Iterator[tuple[int, list[str]]]:
 
 async def _end_its_login(machine: BorrowedMachine) -> None:
     """The SSH server's process at the far end of the machine's own connection, as when its host is cut off."""
-    far_end = (await must(machine, "sh", "-c", "echo $PPID")).decode().strip()
-    await must(machine.there, "kill", "-s", "KILL", far_end)
+    far_end = (await run_checked(machine, "sh", "-c", "echo $PPID")).decode().strip()
+    await run_checked(machine.there, "kill", "-s", "KILL", far_end)

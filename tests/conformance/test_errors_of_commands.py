@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot, TimedOut, ToolFailed
-from nearmetal.lab.site import BoundCommands, LocalSite
+from nearmetal.lab.local_site import BoundCommands, LocalSite
 from nearmetal.model import Commands, Environment, Handle, MachineSpec, Order
 from tests.agent_server import agent_machine, agent_serving, needs_probe
 from tests.ssh_server import machine_at, serving

@@ -11,7 +11,7 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
 from nearmetal.lab import host_lock as lock
 from nearmetal.lab import probe
-from nearmetal.lab.commands import background
+from nearmetal.lab.commands import background_commands
 from nearmetal.lab.lab import Lab
 from nearmetal.model import Environment, EnvironmentSpec, Handle, Level, Machine, Provision, Treatment
 from nearmetal.run import verify
@@ -79,7 +79,7 @@ async def test_a_program_that_prints_without_an_end_is_ended(machine: Machine, e
     """It must not take the memory of who hears it."""
     if environment.kind == "mock":
         pytest.skip("a pretended machine has no program that does")
-    with background.up_to(2**20), pytest.raises(ToolFailed, match="printed more than 1 MiB"):
+    with background_commands.limit_output(2**20), pytest.raises(ToolFailed, match="printed more than 1 MiB"):
         await machine.exec(["sh", "-c", "echo $$ >/tmp/endless; exec yes"], timeout=SOON)
     assert (await machine.exec(["sh", "-c", "kill -0 $(cat /tmp/endless)"])).status != 0
 

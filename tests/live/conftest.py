@@ -13,8 +13,8 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import image as images
 from nearmetal.lab import machine_image
 from nearmetal.lab.image import Image
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Environment, Handle, Machine, MachineSpec, Order
 from nearmetal.run import plan_execution, study_execution
 from tests.conftest import OWN_CPU

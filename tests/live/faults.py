@@ -10,7 +10,7 @@ from pathlib import Path
 from nearmetal.errors import MachineLost
 from nearmetal.lab.changes.congestion import NetworkOwner
 from nearmetal.lab.containers.api import ContainerEngine
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Machine, Stage
 
 GROUPS = Path("/sys/fs/cgroup")
@@ -109,7 +109,7 @@ def set_link(*states: str) -> Deed:
         server = stage.servers[0]
         namespace, _, interface = str(server.peer).partition("/")
         for state in states:
-            await must(server.site, "ip", "-netns", namespace, "link", "set", interface, state)
+            await run_checked(server.site, "ip", "-netns", namespace, "link", "set", interface, state)
 
     return set_states
 
@@ -136,7 +136,7 @@ async def _must_inside(stage: Stage, *argv: str) -> None:
 async def take_namespace(stage: Stage) -> None:
     """In which the switch is."""
     server = stage.servers[0]
-    await must(server.site, "ip", "netns", "delete", str(server.peer).partition("/")[0])
+    await run_checked(server.site, "ip", "netns", "delete", str(server.peer).partition("/")[0])
 
 
 async def fill_memory(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role, TrialRecord
 from nearmetal.study.resolve import resolve_alone

@@ -12,7 +12,7 @@ from nearmetal.model import Handle, Order
 ORPHAN = textwrap.dedent("""
     import asyncio, json, sys
     from nearmetal import plugins
-    from nearmetal.lab.site import LocalSite
+    from nearmetal.lab.local_site import LocalSite
     from nearmetal.model import Order
 
     class Notes:

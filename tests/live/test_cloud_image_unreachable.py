@@ -10,8 +10,8 @@ import pytest
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab.image import Image
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.qemu.cloud_image_guest import CloudImageGuest
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 
 from .conftest import Make

@@ -23,10 +23,10 @@ from nearmetal.lab.containers.api import ContainerEngine
 from nearmetal.lab.containers.container import Container
 from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.image import Image
-from nearmetal.lab.lock import exclusive
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines.init_process import FirstProcess
-from nearmetal.lab.qemu import privilege
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.process_locks import hold_exclusive_lock
+from nearmetal.lab.qemu import process_privileges
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from nearmetal.run import pause_detection
 from nearmetal.run.machine_state import read_states
@@ -130,7 +130,7 @@ _KEPT = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SE
 
 async def test_a_container_has_the_capabilities_and_processes_that_it_may_have(make: Make) -> None:
     machine = await make()
-    status = privilege.read_status((await machine.exec(["cat", "/proc/self/status"])).text)
+    status = process_privileges.read_status((await machine.exec(["cat", "/proc/self/status"])).text)
     for name in ("CapEff", "CapBnd"):
         beyond = int(status[name], 16) & ~sum(1 << number for number in _KEPT.values())
         assert beyond == 0, f"{name} has {beyond:x} beyond what it may have"
@@ -433,7 +433,7 @@ async def test_a_silent_engine_that_may_live_keeps_its_containers(
     handle = Handle(kind="docker", name="kept", site="local", data={"engine": f"unix://{tmp_path}/docker.sock"})
     with contextlib.ExitStack() as stack:
         if lock == "held":
-            stack.enter_context(exclusive(tmp_path / "lock", "held"))
+            stack.enter_context(hold_exclusive_lock(tmp_path / "lock", "held"))
         with pytest.raises(HostCannot):
             await DockerEnvironment().destroy(handle, site)
     assert (tmp_path / "exec").exists()

@@ -20,7 +20,7 @@ from nearmetal.lab import clean
 from nearmetal.lab.borrowed.borrowed_machine import Borrowing
 from nearmetal.lab.image import Image
 from nearmetal.lab.libvirt import existing_domain
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import (
     ControlGroup,
     EnvironmentSpec,

@@ -23,7 +23,7 @@ from nearmetal.lab.clean import clean
 from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.image import Image
 from nearmetal.lab.image.user_image import ImageSource, build_own
-from nearmetal.lab.lock import LOCK_FILE
+from nearmetal.lab.process_locks import LOCK_FILE
 from nearmetal.lab.qemu import identity
 from nearmetal.model import Measurement, Stage, TrialRecord, TrialStatus
 from nearmetal.report import report_input

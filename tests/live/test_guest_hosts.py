@@ -13,10 +13,10 @@ from nearmetal.config import Paths
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.networks import link, network, trunk
 from nearmetal.lab.qemu.guest import QemuMachine
-from nearmetal.lab.site import must
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import HostSpec, LinkSpec, Site
 
 from .laboratory import laboratory, machine, spec
@@ -40,7 +40,7 @@ class Station:
 
 async def station(site: Site, address: str, bridge: str = network.BRIDGE) -> Station:
     name = f"s{address.split('.')[-1]}"
-    await must(site, "ip", "netns", "add", name)
+    await run_checked(site, "ip", "netns", "add", name)
     outside = f"link add {name} type veth peer name data netns {name}\nlink set {name} master {bridge} up\n"
     await network.run_batch(site, SWITCH, outside.replace(f"netns {name}", f"netns /run/netns/{name}"))
     await network.run_batch(site, name, f"address add {address}/24 dev data\nlink set data mtu {trunk.DATA_MTU} up\n")
@@ -96,7 +96,7 @@ async def test_netem_shapes_a_link_where_the_kernel_has_it(hosts: Hosts) -> None
     assert sent == 100 and 30 < received < 80, said
     # From below alone: nothing is too quick.
     assert float(re.search(r"= ([\d.]+)/", said)[1]) >= 100, said  # type: ignore[index]
-    await must(site, "ip", "netns", "exec", SWITCH, "tc", "qdisc", "delete", "dev", "near0", "root")
+    await run_checked(site, "ip", "netns", "exec", SWITCH, "tc", "qdisc", "delete", "dev", "near0", "root")
     assert (await laid.verify()).reason == "netem is gone from the wire"
     await laid.remove()
     assert "100% packet loss" in await server.ping("10.9.0.2", "-c", "2", "-W", "1")

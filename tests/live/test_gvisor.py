@@ -22,9 +22,9 @@ from nearmetal.lab.containers.api import ContainerEngine
 from nearmetal.lab.containers.private_engine import run_private_engine
 from nearmetal.lab.containers.sandboxed_container import SandboxedContainer
 from nearmetal.lab.image import Image
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Order, TrialRecord
 from nearmetal.run import verify
 from tests.conftest import OWN_CPU, SHARED_CACHE, WORKER

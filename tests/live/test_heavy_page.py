@@ -11,7 +11,7 @@ import pytest_asyncio
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.lab.stage import LabStage
 from tests.unit.test_workloads_live import life_on, stage_of
 

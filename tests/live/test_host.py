@@ -10,7 +10,7 @@ import pytest
 from nearmetal.environments.host import HostEnvironment, HostMachine
 from nearmetal.errors import HostCannot, MachineLost, NotProvisioned, TimedOut, ToolFailed
 from nearmetal.lab.image import Image
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order
 
 from .conftest import Make, Notes

@@ -21,9 +21,9 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.clocks import ClockWatch
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.local_site import LocalSite, list_available_cpus
 from nearmetal.lab.networks import trunk
-from nearmetal.lab.site import LocalSite, available_cpus
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
 from nearmetal.run import verify
@@ -68,7 +68,7 @@ async def lab(far: FarHost) -> AsyncIterator[Lab]:
 
 async def made_on(lab: Lab, name: str) -> tuple[Handle, Machine]:
     site = await lab.site(name)
-    cpus = str((await available_cpus(site))[-1])
+    cpus = str((await list_available_cpus(site))[-1])
     handle = await lab.create(resolve_alone(EnvironmentSpec(kind="host"), SPEC), SPEC, "server", cpus, site)
     return handle, await lab.attach(handle)
 

@@ -15,7 +15,7 @@ from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import link as links
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, WorkloadSpec
 from nearmetal.study.resolve import build_workload, resolve_alone

@@ -16,8 +16,8 @@ from nearmetal.environments.libvirt import LibvirtEnvironment
 from nearmetal.errors import MachineLost, NotProvisioned
 from nearmetal.lab import cgroup
 from nearmetal.lab.image import Image
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines.init_process import FirstProcess
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, MachineSpec, Order
 from tests.conftest import OWN_CPU
 from tests.libvirt_network import LibvirtNetwork
@@ -39,7 +39,7 @@ STRANGER = """
 ORPHAN = textwrap.dedent("""
     import asyncio, json, sys
     from nearmetal.environments.libvirt import plugin
-    from nearmetal.lab.site import LocalSite
+    from nearmetal.lab.local_site import LocalSite
     from nearmetal.model import Order
 
     class Notes:

@@ -12,10 +12,10 @@ import pytest_asyncio
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks.link import Link
-from nearmetal.lab.site import must
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import EnvironmentSpec, LinkSpec, Machine, MachineSpec, Role
 from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU
@@ -166,7 +166,7 @@ async def test_what_a_relay_cannot_read_is_told(lab: Lab, lab_image: Image, monk
     assert " 0% packet loss" in (await joined.client.exec(burst)).text
     assert [one.code for one in (await joined.link.verify()).warnings] == ["link-by-relay"]
     namespace = joined.link.handle.data["namespace"]
-    await must(await lab.site("local"), "ip", "-netns", namespace, "link", "set", "far0", "txqueuelen", "1")
+    await run_checked(await lab.site("local"), "ip", "-netns", namespace, "link", "set", "far0", "txqueuelen", "1")
     lost = 2000 - int(re.findall(r"(\d+) received", (await joined.client.exec(burst)).text)[0])
     assert lost > 0
     (_, overrun) = (await joined.link.verify()).warnings

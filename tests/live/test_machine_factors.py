@@ -9,7 +9,7 @@ import pytest
 from nearmetal.config import Paths
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.lab.image import Image
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec, TrialStatus
 from nearmetal.report import report_input
 from nearmetal.store.run_folder import RunFolder

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.live
 
 _CONTROLLER = """
 import asyncio
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 from tests.live.laboratory import laboratory

@@ -12,7 +12,7 @@ import pytest
 
 from nearmetal.environments.podman import PodmanEnvironment
 from nearmetal.lab.containers.api import PODMAN, ContainerEngine
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 
 from .test_docker import (

@@ -22,9 +22,18 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.qemu import accelerator, arguments, files, machine_type, monitor, privilege, requirements, template
+from nearmetal.lab.local_site import LocalSite, run_checked
+from nearmetal.lab.qemu import (
+    accelerator,
+    arguments,
+    files,
+    machine_type,
+    monitor,
+    process_privileges,
+    requirements,
+    template,
+)
 from nearmetal.lab.qemu.guest import QemuMachine
-from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order, TrialStatus
 from nearmetal.run import pause_detection
 from nearmetal.run.events import Step
@@ -208,7 +217,7 @@ async def test_a_guest_has_a_user_and_a_secret_of_its_own(make: Make, notes: Not
     users, secrets = set(), set()
     for machine in machines:
         (pid,) = monitors(machine.name)
-        status = privilege.read_status(Path(f"/proc/{pid}/status").read_text())
+        status = process_privileges.read_status(Path(f"/proc/{pid}/status").read_text())
         users.add(status["Uid"])
         hardware = notes.handles[machine.name].hardware
         assert hardware is not None and hardware.monitoring is not None and hardware.monitoring.unlike == ()
@@ -227,9 +236,9 @@ async def test_what_only_root_may_open_is_opened_for_qemu(site: LocalSite, lab_i
     """A disk over a disk over a disk, below a folder that is closed to all others."""
     folder, below = tmp_path / "machine", [tmp_path / name for name in ("nearer", "base")]
     folder.mkdir(mode=0o700)
-    await must(site, "qemu-img", "create", "-q", "-f", "qcow2", str(below[1]), "64M")
-    await must(site, *arguments.build_disk_command("qcow2", str(below[1]), "qcow2", str(below[0])))
-    await must(site, *arguments.build_disk_command("qcow2", str(below[0]), "qcow2", f"{folder}/disk.qcow2"))
+    await run_checked(site, "qemu-img", "create", "-q", "-f", "qcow2", str(below[1]), "64M")
+    await run_checked(site, *arguments.build_disk_command("qcow2", str(below[1]), "qcow2", str(below[0])))
+    await run_checked(site, *arguments.build_disk_command("qcow2", str(below[0]), "qcow2", f"{folder}/disk.qcow2"))
     (folder / arguments.INITRD).write_bytes(b"no archive")
     for file in (*below, folder / arguments.INITRD):
         file.chmod(0o600)
@@ -242,7 +251,7 @@ async def test_what_only_root_may_open_is_opened_for_qemu(site: LocalSite, lab_i
         async with monitor.open_monitor(site, str(folder), 30, partial(template.find_last_words, running)) as qemu:
             assert (await qemu.disk(str(folder))).cache == "none"
             (pid,) = monitors(guest.name)
-            status = privilege.read_status(Path(f"/proc/{pid}/status").read_text())
+            status = process_privileges.read_status(Path(f"/proc/{pid}/status").read_text())
             assert guest.privilege.find_difference(guest.name, status) is None
     finally:
         await running.stop()
@@ -451,7 +460,7 @@ CONTROLLER = """
 import asyncio, json, sys
 from nearmetal.environments.qemu import plugin
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import MachineSpec, Order
 
 class Out:

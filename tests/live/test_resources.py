@@ -10,7 +10,7 @@ import pytest
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Readback
 from nearmetal.run import verify
 

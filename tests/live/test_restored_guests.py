@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from nearmetal.environments.qemu import QemuEnvironment
 from nearmetal.lab.image import Image
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import arguments, snapshot
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, Handle, Machine, MachineSpec, Order
 from tests.conftest import OWN_CPU
 from tests.restored_guests import share_cache
@@ -85,7 +85,7 @@ async def tell(machine: Machine, script: str) -> list[str]:
 MAKER = """
 import asyncio
 from nearmetal.environments.qemu import plugin
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 
 spec = MachineSpec(accel="tcg", memory=256 * 2**20)

@@ -7,8 +7,8 @@ import pytest
 from nearmetal import plugins
 from nearmetal.errors import BadInput
 from nearmetal.lab.image import Image
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines import share
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU

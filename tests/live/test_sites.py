@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from nearmetal.errors import BadInput, HostCannot, MachineLost, TimedOut, ToolFailed
 from nearmetal.lab.image import Image, transfer
-from nearmetal.lab.site import LocalSite
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.local_site import LocalSite
+from nearmetal.lab.site_registry import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import HostSpec, Site
 from tests.ports import free_port

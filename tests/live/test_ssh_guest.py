@@ -14,7 +14,7 @@ from nearmetal.lab.image import Image
 from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machines import kernel
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import Change, EnvironmentSpec, HostSpec, Machine, MachineSpec
 from nearmetal.study.resolve import resolve_alone
 from tests.conftest import OWN_CPU

@@ -19,7 +19,7 @@ from nearmetal.lab import host_lock as lock
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import EnvironmentSpec, HostSpec, Machine, MachineSpec, TrialRecord, TrialStatus
 from nearmetal.store.journal import read_records

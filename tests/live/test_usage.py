@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from nearmetal.lab.containers.container import Container
+from nearmetal.lab.local_site import LocalSite, run_checked
 from nearmetal.lab.machines import scratch
-from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import CPU_STATES, Observation
 from nearmetal.observers.usage import UsageObserver
 from nearmetal.observers.usage.samples import Own, SamplerLines, Span, average_samples, parse_samples
@@ -52,7 +52,7 @@ def until(end: int, seconds: float) -> Span:
 
 async def told(argv: Sequence[str]) -> tuple[Any, int]:
     """A tool's JSON, and when it was done, by CLOCK_MONOTONIC."""
-    printed = await must(LocalSite(), *argv, timeout=60)
+    printed = await run_checked(LocalSite(), *argv, timeout=60)
     return json.loads(printed)["sysstat"]["hosts"][0]["statistics"], time.monotonic_ns()
 
 
@@ -96,7 +96,7 @@ async def test_a_container_is_as_its_engine_sees_it(engine: str, monkeypatch: py
         watch = await UsageObserver(OFTEN).start(stage(server))
         realtime = time.time_ns() - time.monotonic_ns()
         stats = await server.engine.call(server.engine.client.stats, server.id, stream=False)
-        columns = await must(
+        columns = await run_checked(
             LocalSite(), "docker", "--host", engine, "stats", "--no-stream", "--format", "{{json .}}", server.id
         )
         observation = await watch.stop()
@@ -131,7 +131,7 @@ async def test_guest_and_host_are_on_one_clock() -> None:
         server = await machine(lab, "qemu", spec())
         watch = await UsageObserver(0.25).start(stage(server))
         await asyncio.sleep(2)
-        await must(server, "sysbench", "cpu", "--time=3", "run", timeout=30)
+        await run_checked(server, "sysbench", "cpu", "--time=3", "run", timeout=30)
         observation = await watch.stop()
     inside, outside = (observation.counters[place] for place in ("server-0", "host"))
     assert inside["seconds"] == pytest.approx(outside["seconds"], abs=0.5)
@@ -164,8 +164,8 @@ async def test_a_killed_sampler_is_told_and_the_rest_is_kept(
         server = await machine(lab, kind, spec())
         watch = await UsageObserver(0.2).start(stage(server))
         await asyncio.sleep(1)
-        pids = (await must(server, "pgrep", "-f", f"^{server.probe} sample")).split()
-        await must(server, "kill", "-KILL", *map(bytes.decode, pids))
+        pids = (await run_checked(server, "pgrep", "-f", f"^{server.probe} sample")).split()
+        await run_checked(server, "kill", "-KILL", *map(bytes.decode, pids))
         await asyncio.sleep(0.5)
         observation = await watch.stop()
         assert (await server.exec(["ls", scratch.name_scratch(server.name, "/run", "usage.jsonl")])).status != 0, (

@@ -14,7 +14,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.containers.api import DOCKER, PODMAN, Brand, ContainerEngine
 from nearmetal.lab.image import Image
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import EnvironmentSpec, MachineSpec
 from tests.command_line import called
 from tests.conftest import WORKER

@@ -17,7 +17,7 @@ from nearmetal.errors import MachineLost, NotProvisioned
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import ledgers_folder
 from nearmetal.lab.image import Image
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import Handle, MachineSpec, Order, Provision, TrialStatus
 from tests.vagrant_place import Vagrant, lacking, vagrant_place
 

@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.environments.vagrant import plugin
 from nearmetal.errors import HostCannot
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.vagrant import login
 from nearmetal.lab.vagrant.output import VagrantLogin
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec

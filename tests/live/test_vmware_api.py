@@ -12,7 +12,7 @@ import pytest
 from nearmetal.environments import vmware
 from nearmetal.environments.vmware import Options, VmwareEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, ToolFailed, Unreachable
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.account import fingerprint
 from nearmetal.lab.vmware.vmware_machine import Reconfiguration, VsphereMachine

@@ -19,7 +19,7 @@ from nearmetal.lab import probe
 from nearmetal.lab.changes.ledger import Ledger, ledgers_folder, new_token
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import EnvironmentSpec, Machine, MachineSpec, Measurement
 from nearmetal.study.resolve import resolve_alone

@@ -8,8 +8,8 @@ from nearmetal.analysis.analyse import analyse
 from nearmetal.analysis.results import Analysis, Contrast, Verdict
 from nearmetal.errors import ExitCode, MachineLost, Unreachable
 from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.mock.world import World
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site, TrialRecord, TrialStatus
 from nearmetal.progress_messages import ignore_text
 from nearmetal.run import block_main, plan_execution, study_execution, versions

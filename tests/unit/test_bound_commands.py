@@ -6,11 +6,11 @@ import sys
 import time
 from pathlib import Path
 
-from nearmetal.lab.site import BoundCommands, LocalSite
+from nearmetal.lab.local_site import BoundCommands, LocalSite
 
 WRITER = """
 import asyncio, sys
-from nearmetal.lab.site import BoundCommands, LocalSite
+from nearmetal.lab.local_site import BoundCommands, LocalSite
 asyncio.run(BoundCommands(LocalSite()).exec(["sh", "-c", 'echo $$ >"$0"; while :; do sleep 0.05; done', sys.argv[1]]))
 """
 LIMIT = 20.0

@@ -25,8 +25,8 @@ from nearmetal.config import Limits, Paths
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.cpus.limits import check_limits
 from nearmetal.lab.image import Recipe, store
-from nearmetal.lab.lock import lock_file, try_lock
 from nearmetal.lab.machines import registry
+from nearmetal.lab.process_locks import lock_file, try_lock
 from nearmetal.model import Door, EnvironmentSpec, Finding, Handle, MachineSpec, Resolved, Site
 from nearmetal.progress_messages import Say
 from tests.command_line import call, called, forked

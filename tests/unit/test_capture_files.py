@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import CaptureSpec, Completed
 from nearmetal.observers.capture.taps import CaptureLimit, JoinedCapture, Tap, join_captures
 

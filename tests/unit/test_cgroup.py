@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab import cgroup
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import ControlGroup, MachineSpec
 
 SPEC = MachineSpec.model_validate({"memory": "64MiB"})

@@ -6,8 +6,8 @@ import pytest
 
 from nearmetal.lab import cgroup
 from nearmetal.lab.cgroup_limits import GroupLimits, find_folders, read_limits
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.read_lines import build_grep, parse_grep, read_lines
-from nearmetal.lab.site import LocalSite
 from tests.unit.test_cgroup import lay_out
 
 FIRST = ("5:pids:/m", "4:memory:/m/inner", "3:cpu,cpuacct:/m", "2:freezer:/m", "1:name=systemd:/init", "0::/init")

@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineGone, MachineLost
-from nearmetal.lab.changes import engine
+from nearmetal.lab.changes import change_applier
 from nearmetal.lab.changes.kinds import GRUB_DROP_IN, KINDS
 from nearmetal.lab.changes.ledger import Ledger, held
 from nearmetal.model import Change, Commands, Completed, Running
@@ -123,11 +123,11 @@ class Bench:
             raise MachineGone("removed", on)
         return self.box
 
-    async def apply(self, *wanted: Change) -> engine.ChangeOutcome:
-        return await engine.apply(wanted, self.ledger, self.reach)
+    async def apply(self, *wanted: Change) -> change_applier.ChangeOutcome:
+        return await change_applier.apply_changes(wanted, self.ledger, self.reach)
 
     async def undo(self) -> list[str]:
-        return [one.outcome for one in await engine.undo(self.ledger, self.reach)]
+        return [one.outcome for one in await change_applier.undo_changes(self.ledger, self.reach)]
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def sysctl(name: str, after: str, required: bool = True) -> Change:
 
 async def test_values_are_set_and_put_back_newest_first(bench: Bench) -> None:
     applied = await bench.apply(sysctl("a", "5"), sysctl("b", "6"), sysctl("a", "7"))
-    assert applied == engine.ChangeOutcome((), (), ())
+    assert applied == change_applier.ChangeOutcome((), (), ())
     assert bench.box.sysctls == {"a": "7", "b": "6"}
     assert await bench.undo() == ["restored"] * 3
     assert bench.box.wrote == ["a=5", "b=6", "a=7", "a=5", "b=2", "a=1"]
@@ -164,7 +164,7 @@ async def test_what_is_so_already_is_neither_written_nor_undone(bench: Bench) ->
 async def test_what_somebody_else_set_meanwhile_is_left_and_told(bench: Bench) -> None:
     await bench.apply(sysctl("a", "5"))
     bench.box.sysctls["a"] = "9"
-    (undone,) = await engine.undo(bench.ledger, bench.reach)
+    (undone,) = await change_applier.undo_changes(bench.ledger, bench.reach)
     assert undone.outcome == "left"
     assert "it is '9' now" in undone.detail
     assert bench.box.sysctls["a"] == "9"
@@ -241,7 +241,7 @@ async def test_offloads_affinities_and_interrupts_are_read_as_the_tools_tell_the
         Change(on="box", kind="irq", target="9", after="0"),
         Change(on="box", kind="ethtool", target="data lro", after="on", required=False),
     )
-    assert applied == engine.ChangeOutcome((), (), ()), "what is fixed is for whoever reads it back to judge"
+    assert applied == change_applier.ChangeOutcome((), (), ()), "what is fixed is for whoever reads it back to judge"
     assert (bench.box.features["tso"], bench.box.affinity["7"]) == ("off", "0")
     assert bench.box.files["/proc/irq/9/smp_affinity_list"] == b"0\n"
     assert set(await bench.undo()) == {"restored"}
@@ -263,9 +263,9 @@ async def test_a_feature_comes_back_with_just_the_parts_that_were_on(bench: Benc
 async def test_a_feature_of_which_something_is_on_is_on(bench: Bench) -> None:
     bench.box.features = {"tso": "on", "tx-tso-4": "on", "tx-tso-6": "off"}
     before = dict(bench.box.features)
-    assert await bench.apply(Change(on="box", kind="ethtool", target="data tso", after="on")) == engine.ChangeOutcome(
-        (), (), ()
-    )
+    assert await bench.apply(
+        Change(on="box", kind="ethtool", target="data tso", after="on")
+    ) == change_applier.ChangeOutcome((), (), ())
     assert bench.box.features == before
     assert await bench.undo() == []
 
@@ -274,7 +274,7 @@ async def test_features_are_switched_together_but_for_those_that_are_fixed(bench
     bench.box.features = {"tso": "on", "gro": "off", "rx": "on", "lro": "on [fixed]"}
     before = dict(bench.box.features)
     applied = await bench.apply(Change(on="box", kind="ethtool", target="data tso,gro,rx,lro", after="off"))
-    assert applied == engine.ChangeOutcome((), (), ())
+    assert applied == change_applier.ChangeOutcome((), (), ())
     assert bench.box.features == {"tso": "off", "gro": "off", "rx": "off", "lro": "on [fixed]"}
     assert await bench.undo() == ["restored"]
     assert bench.box.features == before
@@ -284,7 +284,7 @@ async def test_a_feature_that_somebody_else_switched_meanwhile_is_theirs(bench: 
     bench.box.features = {"tso": "on", "gro": "off", "rx": "on"}
     await bench.apply(Change(on="box", kind="ethtool", target="data tso,gro,rx", after="off"))
     bench.box.features["gro"] = "on"
-    (undone,) = await engine.undo(bench.ledger, bench.reach)
+    (undone,) = await change_applier.undo_changes(bench.ledger, bench.reach)
     assert undone.outcome == "left"
     assert undone.detail == "gro is on now, which nearmetal did not set"
     assert bench.box.features == {"tso": "on", "gro": "on", "rx": "on"}
@@ -355,7 +355,7 @@ async def test_a_full_disk_keeps_no_value_from_being_put_back(bench: Bench, monk
     await bench.apply(sysctl("a", "5"), sysctl("b", "6"), sysctl("a", "7"))
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
-        with pytest.raises(engine.NotNoted, match="No space left on device") as told:
+        with pytest.raises(change_applier.UndoNotRecorded, match="No space left on device") as told:
             await bench.undo()
     assert bench.box.sysctls == {"a": "1", "b": "2"}
     assert [one.outcome for one in told.value.undone] == ["restored"] * 3

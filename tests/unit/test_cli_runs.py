@@ -21,7 +21,7 @@ from nearmetal.console.printing import console_for
 from nearmetal.errors import HostCannot
 from nearmetal.lab import doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
-from nearmetal.lab.lock import try_lock
+from nearmetal.lab.process_locks import try_lock
 from nearmetal.model import COSTS, OF_THE_BOOT, Finding
 from nearmetal.planning import noise_evidence
 from nearmetal.planning import plan as planning

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nearmetal.lab.clocks import SAME_CLOCK, ClockOffset, ClockWatch, compare_clock, compare_hosts
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import Completed, Machine, SiteRunning
 from nearmetal.run.clock_gate import HostClocks, compare_host_clocks, correct_starts
 from tests.unit.workloads_stage import ScriptedMachine

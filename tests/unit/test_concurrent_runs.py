@@ -14,7 +14,7 @@ import pytest
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import concurrent_runs, doctor
-from nearmetal.lab.lock import measuring
+from nearmetal.lab.process_locks import hold_measuring_lock
 from nearmetal.model import Resolved
 from nearmetal.store.events import Event
 from nearmetal.store.journal import read_records
@@ -23,8 +23,8 @@ from tests.command_line import called
 from tests.order import mock_run
 
 HELD = (
-    "from nearmetal.lab.lock import measuring\n"
-    "with measuring(what='study web, /runs/web-1'): print('held', flush=True); input()"
+    "from nearmetal.lab.process_locks import hold_measuring_lock\n"
+    "with hold_measuring_lock(what='study web, /runs/web-1'): print('held', flush=True); input()"
 )
 
 
@@ -47,11 +47,11 @@ def test_another_home_is_seen_for_as_long_as_its_process_lives(tmp_path: Path) -
     assert concurrent_runs.other() is None
     with another(tmp_path / "one") as process:
         assert concurrent_runs.other() == process
-        with measuring():
+        with hold_measuring_lock():
             assert concurrent_runs.other() == process
             with another(tmp_path / "two") as second:
                 assert concurrent_runs.other() in (process, second)
-    with measuring():
+    with hold_measuring_lock():
         assert concurrent_runs.other() is None, "nobody is another to itself"
     file = tmp_path / "nearmetal-measuring"
     assert file.stat().st_mode & 0o777 == 0o666, "everybody's"
@@ -84,7 +84,7 @@ def locked(file: Path, start: int, length: int, user: int) -> Iterator[int]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="being another user takes root")
 def test_locks_of_any_user_are_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "nearmetal-measuring"
-    with measuring():
+    with hold_measuring_lock():
         pass  # it is made
     with locked(file, 0, 0, 65534) as stranger, another(tmp_path / "one") as process:
         assert concurrent_runs.other() == process, "behind a lock on everything it is still seen"
@@ -104,8 +104,8 @@ def test_locks_of_any_user_are_not_believed(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.live
 def test_one_with_the_same_process_id_in_a_container_is_seen(tmp_path: Path) -> None:
-    told = "from nearmetal.lab import concurrent_runs; from nearmetal.lab.lock import measuring"
-    told += "\nwith measuring(): print(concurrent_runs.other())"
+    told = "from nearmetal.lab import concurrent_runs; from nearmetal.lab.process_locks import hold_measuring_lock"
+    told += "\nwith hold_measuring_lock(): print(concurrent_runs.other())"
     inside = ("unshare", "--pid", "--fork", sys.executable, "-c")
     env = {**os.environ, "NEARMETAL_HOME": str(tmp_path / "one")}
     with subprocess.Popen([*inside, HELD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -119,11 +119,11 @@ def test_one_with_the_same_process_id_in_a_container_is_seen(tmp_path: Path) -> 
 
 def test_where_the_hosts_file_cannot_be_had_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path / "nowhere"))
-    with another(tmp_path / "one"), measuring():
+    with another(tmp_path / "one"), hold_measuring_lock():
         assert concurrent_runs.other() is None
     (tmp_path / "nearmetal-measuring").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setenv("NEARMETAL_LOCKS", str(tmp_path))
-    with measuring():
+    with hold_measuring_lock():
         assert concurrent_runs.other() is None
     assert not (tmp_path / "elsewhere").exists(), "no link is followed"
 
@@ -149,7 +149,7 @@ def test_all_of_a_host_have_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_of_one_home_are_kept_apart(home: Path) -> None:
-    with another(home) as process, pytest.raises(HostCannot) as refused, measuring():
+    with another(home) as process, pytest.raises(HostCannot) as refused, hold_measuring_lock():
         pass
     told = f"another run is measuring on this host (process {process}: study web, /runs/web-1)"
     assert refused.value.what == told
@@ -172,7 +172,7 @@ async def test_pretended_machines_neither_wait_nor_keep_others_waiting(tmp_path:
     measured = []
 
     def measure(event: Event) -> None:
-        with measuring():
+        with hold_measuring_lock():
             measured.append(event)
 
     said: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.lab import container_privileges
 from nearmetal.lab.container_privileges import GROUPS, NETWORK, PRIVILEGED, find_lacking, find_missing, is_contained
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import HostSpec
 
 WHOLE = "Name:\tx:y\nCapEff:\t000001ffffffffff\nSeccomp:\t0\n"

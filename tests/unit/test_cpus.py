@@ -14,7 +14,7 @@ from nearmetal import cpu_lists
 from nearmetal.lab.cpus import allocation
 from nearmetal.lab.cpus import layout as layouts
 from nearmetal.lab.cpus.layout import UNKNOWN, Layout
-from nearmetal.lab.site import LocalSite, available_cpus
+from nearmetal.lab.local_site import LocalSite, list_available_cpus
 from nearmetal.model import Completed
 
 
@@ -55,7 +55,7 @@ async def test_cpus_that_are_off_are_not_available(allowed: str, online: str, ex
             }
             return Completed(status=0, stdout="".join(told[file] for file in argv[1:]).encode())
 
-    assert await available_cpus(Host()) == expected
+    assert await list_available_cpus(Host()) == expected
 
 
 @given(st.sets(st.integers(0, 300)))

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.lab.commands import background
+from nearmetal.lab.commands import background_commands
 from nearmetal.lab.containers.api import DOCKER, ContainerEngine, EngineRefusal, read_frames
 from nearmetal.lab.containers.container import Container
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines.init_process import FirstProcess
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Handle
 
 
@@ -77,7 +77,7 @@ class NamingNoProcess(Client):
 async def test_a_program_that_says_too_much_and_cannot_be_ended_is_told_as_one_that_may_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "_KILL_LIMIT", 0.1)
+    monkeypatch.setattr(background_commands, "_KILL_LIMIT", 0.1)
     given_up = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,7 +94,7 @@ async def test_a_program_that_says_too_much_and_cannot_be_ended_is_told_as_one_t
     async with await asyncio.start_unix_server(answer, socket):
         engine = ContainerEngine(f"unix://{socket}", NamingNoProcess())
         machine = Container(handle, site, engine)
-        with background.up_to(1_000), pytest.raises(ToolFailed, match="more than 1") as told:
+        with background_commands.limit_output(1_000), pytest.raises(ToolFailed, match="more than 1") as told:
             await machine.exec(["yes"])
         given_up.set()
     assert "it may go on running: the engine does not tell which process it is" in told.value.what

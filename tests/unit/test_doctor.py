@@ -13,7 +13,7 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import clean, container_privileges, doctor
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.image import Image
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import Change, EnvironmentSpec, Finding, Handle, MachineSpec, Site
 from nearmetal.model.hypervisor import name_hypervisor
 from nearmetal.study.kernel_table import TABLE

@@ -11,8 +11,8 @@ import pytest
 from nearmetal.errors import Unreachable
 from nearmetal.lab import doctor_hosts
 from nearmetal.lab.host_checks import finding
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.networks import trunk
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Finding, Site
 from nearmetal.study.lab_file import read_lab
 from tests.command_line import called

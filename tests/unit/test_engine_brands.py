@@ -19,7 +19,7 @@ from nearmetal.environments.podman import PodmanEnvironment
 from nearmetal.errors import HostCannot
 from nearmetal.lab.containers import api
 from nearmetal.lab.containers.api import BRANDS, Brand
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import Environment, EnvironmentSpec, Finding, HostSpec, MachineSpec
 from tests.unit.test_unavailable_treatments import KeepingFree
 

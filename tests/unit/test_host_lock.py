@@ -9,7 +9,7 @@ import pytest
 from nearmetal.errors import HostCannot
 from nearmetal.lab import concurrent_runs
 from nearmetal.lab import host_lock as lock
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 
 
 def test_no_other_user_can_have_it() -> None:

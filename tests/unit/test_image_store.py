@@ -12,7 +12,7 @@ import pytest
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.image import Image, Recipe, build, hold, ls, newest, rm, store
-from nearmetal.lab.lock import lock_file, try_lock
+from nearmetal.lab.process_locks import lock_file, try_lock
 from tests.command_line import forked
 
 PARTS = {"rootfs.tar": b"tar", "root.qcow2": b"disk", "vmlinux": b"kernel", "initrd": b"initrd"}

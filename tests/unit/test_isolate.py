@@ -14,7 +14,7 @@ from nearmetal.isolate import active_isolation, isolation_changes, proof
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate.host import Bystanders, Host, HostCpu
 from nearmetal.lab import clean
-from nearmetal.lab.changes import engine
+from nearmetal.lab.changes import change_applier
 from nearmetal.lab.changes.kinds import GRUB_DROP_IN
 from nearmetal.lab.changes.ledger import held, outstanding
 from nearmetal.lab.cpus.noise import Heard
@@ -170,7 +170,7 @@ async def test_after_a_boot_a_full_disk_does_not_keep_off_from_putting_back(
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as now, pytest.raises(engine.NotNoted) as told:
+    with monkeypatch.context() as now, pytest.raises(change_applier.UndoNotRecorded) as told:
         now.setattr(os, "fsync", full)
         await active_isolation.release_cpus(box, path)
     assert [one.change.kind for one in told.value.undone] == ["boot"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import Completed, Level, MachineSpec, Readback
 from nearmetal.treatments.isolation import NAMED, SYSCTLS, plugin
 

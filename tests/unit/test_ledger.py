@@ -13,7 +13,7 @@ from nearmetal.environments import mock
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import clean
 from nearmetal.lab.changes.ledger import Ledger, held, ledgers_folder, outstanding, ownerless
-from nearmetal.lab.lock import try_lock
+from nearmetal.lab.process_locks import try_lock
 from nearmetal.model import Change, Handle, HostSpec, Site
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab.libvirt import cgroups
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import ControlGroup
 
 OLD = "/sys/fs/cgroup/cpuset/machine/qemu-1-nm-a.libvirt-qemu"

@@ -10,7 +10,7 @@ from nearmetal.errors import BadInput
 from nearmetal.lab.libvirt import virsh
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.study.study_file import read
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab import lock
+from nearmetal.lab import process_locks
 
 
 @pytest.fixture
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "_taker", lambda file: None)
+    monkeypatch.setattr(process_locks, "_find_taker", lambda file: None)
 
 
 @pytest.mark.usefixtures("untold")
@@ -24,9 +24,9 @@ def test_what_a_dead_run_left_is_waited_for(tmp_path: Path, monkeypatch: pytest.
     held = os.open(file, os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_EX)
     # It is over once somebody has waited.
-    monkeypatch.setattr("nearmetal.lab.lock.time.sleep", lambda seconds: fcntl.flock(held, fcntl.LOCK_UN))
+    monkeypatch.setattr("nearmetal.lab.process_locks.time.sleep", lambda seconds: fcntl.flock(held, fcntl.LOCK_UN))
     with file.open("r") as waiting:
-        assert lock.lock_after_the_dead(waiting, 20)
+        assert process_locks.lock_after_dead(waiting, 20)
     os.close(held)
 
 
@@ -37,7 +37,7 @@ def test_nobody_else_is_waited_for(says: str, tmp_path: Path, monkeypatch: pytes
     file.write_text(says.format(own=os.getpid()))
     held = os.open(file, os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_EX)
-    monkeypatch.setattr("nearmetal.lab.lock.time.sleep", lambda seconds: pytest.fail("it waited"))
+    monkeypatch.setattr("nearmetal.lab.process_locks.time.sleep", lambda seconds: pytest.fail("it waited"))
     with file.open("r") as waiting:
-        assert not lock.lock_after_the_dead(waiting, 20)
+        assert not process_locks.lock_after_dead(waiting, 20)
     os.close(held)

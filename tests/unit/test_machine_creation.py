@@ -7,7 +7,7 @@ import pytest
 
 from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import Completed
 from nearmetal.run import machine_creation
 from nearmetal.run.boot_state import ProvisionedBoot

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines import liveness
 from nearmetal.lab.machines.init_process import FirstProcess
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import ControlGroup, Handle, ProcessId
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.containers import mount_points
-from nearmetal.lab.lock import try_lock
+from nearmetal.lab.process_locks import try_lock
 
 
 def test_what_was_made_goes_with_the_last_who_needs_it(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines import namespace_machine
 from nearmetal.lab.machines.namespace_machine import HeldMachine
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, ControlGroup, Handle, ProcessId, SiteRunning
 
 

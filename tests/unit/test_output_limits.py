@@ -13,7 +13,7 @@ import pytest
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import ToolFailed
-from nearmetal.lab.commands import background, process
+from nearmetal.lab.commands import background_commands, process
 from nearmetal.lab.remote import agent
 from nearmetal.model import CaptureSpec
 from nearmetal.observers.capture.taps import CaptureLimit, Tap
@@ -25,7 +25,7 @@ MIB = 2**20
 
 @pytest.mark.parametrize("stream", ["", " >&2"])
 async def test_a_program_that_prints_without_an_end_is_ended(stream: str) -> None:
-    with background.up_to(MIB):
+    with background_commands.limit_output(MIB):
         running = process.LocalProcess(await process.start(["sh", "-c", f"yes{stream}"]))
     with pytest.raises(ToolFailed, match="more than 1 MiB"):
         await running.wait(20)
@@ -34,7 +34,7 @@ async def test_a_program_that_prints_without_an_end_is_ended(stream: str) -> Non
 
 
 async def test_one_that_is_waited_for_is_ended_as_well() -> None:
-    with background.up_to(MIB), pytest.raises(ToolFailed, match="more than 1 MiB"):
+    with background_commands.limit_output(MIB), pytest.raises(ToolFailed, match="more than 1 MiB"):
         await process.run(["yes"], timeout=20)
 
 
@@ -54,9 +54,9 @@ async def test_one_whose_child_holds_its_pipes_leaves_none_of_ours_open() -> Non
 
 
 async def test_a_long_output_is_gathered_where_it_may_be_long() -> None:
-    assert background.MOST >= 64 * MIB
+    assert background_commands.MOST >= 64 * MIB
     argv = ["head", "-c", str(3 * MIB), "/dev/zero"]
-    with background.up_to(3 * MIB):
+    with background_commands.limit_output(3 * MIB):
         running = process.LocalProcess(await process.start(argv))
     assert len((await running.wait(20)).stdout) == 3 * MIB
 
@@ -65,7 +65,7 @@ async def test_a_long_output_is_gathered_where_it_may_be_long() -> None:
 async def test_a_guest_that_prints_without_an_end_is_no_longer_heard(tmp_path: Path) -> None:
     async with agent_serving(tmp_path) as endpoint:
         machine = agent_machine(endpoint)
-        with background.up_to(MIB), pytest.raises(ToolFailed, match="more than 1 MiB"):
+        with background_commands.limit_output(MIB), pytest.raises(ToolFailed, match="more than 1 MiB"):
             await machine.exec(["sh", "-c", f"echo $$ >{tmp_path}/pid; exec yes"])
         pid = (tmp_path / "pid").read_text().strip()
         await until(lambda: not Path("/proc", pid).exists())
@@ -93,7 +93,7 @@ async def test_a_frame_of_no_agent_is_not_waited_for() -> None:
 async def test_a_capture_comes_whole_however_long_a_command_may_print(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "MOST", MIB)
+    monkeypatch.setattr(background_commands, "MOST", MIB)
     (tmp_path / "f.pcap").write_bytes(bytes(3 * MIB))
     async with agent_serving(tmp_path) as endpoint:
         machine = agent_machine(endpoint)
@@ -121,7 +121,7 @@ async def test_one_that_is_stopped_ends_when_it_is_told_to() -> None:
 async def test_of_what_prints_much_the_last_is_kept() -> None:
     """A service may log as much as it likes: it is not killed for it, and takes no memory."""
     script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2"
-    with background.keeping_last(1000):
+    with background_commands.keep_last_output(1000):
         running = process.LocalProcess(await process.start(["sh", "-c", script]))
     ended = await running.wait(60)
     assert (ended.status, ended.stderr) == (0, b"last\n")

@@ -14,8 +14,8 @@ from nearmetal.errors import ExitCode
 from nearmetal.lab import doctor
 from nearmetal.lab.api import NETWORK_TOOLS
 from nearmetal.lab.doctor import Diagnosis
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.packages import MANAGERS, choose_manager, describe_install
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import MachineSpec
 
 _APT = """#!/bin/sh

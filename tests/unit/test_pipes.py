@@ -42,6 +42,9 @@ def test_what_is_wrong_is_still_a_status_with_all_closed() -> None:
 
 
 def test_a_program_of_ours_has_streams_where_we_had_none() -> None:
-    program = "from nearmetal.system import pipes; pipes.be_patient(); import subprocess; subprocess.run(['cat', '-'])"
+    program = (
+        "from nearmetal.system.pipes import wait_on_full_pipes; wait_on_full_pipes(); "
+        "import subprocess; subprocess.run(['cat', '-'])"
+    )
     ended = shell(f'"$1" -c "{program}" <&- >&-')
     assert (ended.returncode, ended.stderr) == (0, b"")

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import CpuModel, Handle, Hardware, ProcessId, Role, VirtualDisk
 from nearmetal.run.inspection import name_roles
 from nearmetal.run.resource_readback import Task, judge_tasks

@@ -89,7 +89,7 @@ def told_by_doctor(theirs: dict[str, str]) -> list[str]:
     print_them = (
         "import asyncio\n"
         "from nearmetal.lab import doctor\n"
-        "from nearmetal.lab.site import LocalSite\n"
+        "from nearmetal.lab.local_site import LocalSite\n"
         "doctor._environment = lambda name, *_: asyncio.sleep(0, [name])\n"
         "print(*doctor._plugins_of_others(), *asyncio.run(doctor._environments(LocalSite())), sep='\\n')\n"
     )

@@ -10,10 +10,10 @@ import pytest
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.image import Image
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.qemu import accelerator
 from nearmetal.lab.qemu.accelerator import BootProof
 from nearmetal.lab.qemu.arguments import PROGRAM
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Site
 
 

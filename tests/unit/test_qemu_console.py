@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab.commands import background
+from nearmetal.lab.commands import background_commands
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.qemu.console import LINES, MOST, Console
-from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import HostSpec, Site
 from tests.ssh_server import CLIENT, serving
@@ -78,7 +78,7 @@ async def test_only_what_comes_after_a_restart_counts(site: Site, file: Path) ->
 
 
 async def test_a_long_console_is_read_by_and_by(site: Site, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "MOST", 2 * MIB)  # of what a program on another host may print
+    monkeypatch.setattr(background_commands, "MOST", 2 * MIB)  # of what a program on another host may print
     console = Console(site, str(file))
     write(file, bytes(3 * MIB), UP, PANIC)
     assert await looked(console) == (False, False)

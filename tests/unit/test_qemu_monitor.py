@@ -11,9 +11,9 @@ from qemu.qmp import QMPClient
 
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.architecture import HERE
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.qemu import monitor
 from nearmetal.lab.qemu.arguments import SOCKETS
-from nearmetal.lab.site import LocalSite
 
 # As printed by QEMU 7.2.
 USERNET = """Hub -1 (control):\r

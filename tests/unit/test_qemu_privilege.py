@@ -11,9 +11,9 @@ import pytest
 
 from nearmetal.config import LIMITS
 from nearmetal.lab.keys import lab_keys
-from nearmetal.lab.qemu import arguments, files, least_privilege, privilege
-from nearmetal.lab.qemu.privilege import LEAST, NARROW, READ_ALL, WIDE, WRITE_ALL, Privilege
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
+from nearmetal.lab.qemu import arguments, files, least_privilege, process_privileges
+from nearmetal.lab.qemu.process_privileges import LEAST, NARROW, READ_ALL, WIDE, WRITE_ALL, Privilege
 from nearmetal.model import Completed, SharedFolder, Site
 from nearmetal.system import user_namespace
 from tests.guests import GUEST
@@ -96,7 +96,10 @@ async def test_without_root_a_qemu_for_which_only_the_users_groups_will_do_runs_
     status = {"Uid": "0\t0\t0\t0", "CapEff": "0000000000000000", "Seccomp": "2"}
     assert power.find_difference("nm-a-1", status) is None
     assert power.find_difference("nm-a-1", {**status, "CapEff": "1"}) == "has other capabilities"
-    assert privilege.describe_status(status, is_ordinary=True) == "as the user of nearmetal, system calls filtered"
+    assert (
+        process_privileges.describe_status(status, is_ordinary=True)
+        == "as the user of nearmetal, system calls filtered"
+    )
 
 
 async def test_a_qemu_without_the_filter_runs_without_and_the_studys_own_goes_first() -> None:
@@ -124,7 +127,7 @@ async def test_it_is_tried_as_the_user_that_it_will_be(tmp_path: Path) -> None:
 
 def test_files_are_found_in_arguments() -> None:
     words = ["-object", "memory-backend-file,id=a,mem-path=/a", "-mem-path", "/b", "-fw_cfg", "name=x/y,file=/c", "/d"]
-    assert privilege.find_files(words) == (["/c", "/d"], ["/a", "/b"])
+    assert process_privileges.find_files(words) == (["/c", "/d"], ["/a", "/b"])
 
 
 # ── What is told ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,7 +162,7 @@ def test_a_disk_is_laid_over_what_was_opened_for_it() -> None:
 
 
 def test_the_filter_is_on_unless_this_qemu_has_none() -> None:
-    assert f"-sandbox {privilege.SANDBOX} " in " ".join(arguments.build_command(GUEST))
+    assert f"-sandbox {process_privileges.SANDBOX} " in " ".join(arguments.build_command(GUEST))
     assert "-sandbox" not in arguments.build_command(replace(GUEST, privilege=Privilege(sandbox="")))
 
 
@@ -191,9 +194,9 @@ def test_a_capability_that_is_kept_is_no_difference() -> None:
 
 def test_power_is_told_in_words() -> None:
     told: list[Any] = [
-        privilege.describe_status(status()),
-        privilege.describe_status(status(CapEff="0000000000000004")),
-        privilege.describe_status(status(Uid="0\t0\t0\t0", CapEff="000001ffffffffff", Seccomp="0")),
+        process_privileges.describe_status(status()),
+        process_privileges.describe_status(status(CapEff="0000000000000004")),
+        process_privileges.describe_status(status(Uid="0\t0\t0\t0", CapEff="000001ffffffffff", Seccomp="0")),
     ]
     assert told == [
         "as a user of its own, system calls filtered",
@@ -203,7 +206,7 @@ def test_power_is_told_in_words() -> None:
 
 
 def test_this_process_status_is_read() -> None:
-    found = privilege.read_status(Path("/proc/self/status").read_text())
+    found = process_privileges.read_status(Path("/proc/self/status").read_text())
     assert str(os.getuid()) in found["Uid"].split()
     assert re.fullmatch("[0-9a-f]{16}", found["CapEff"])
 

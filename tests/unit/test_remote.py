@@ -15,7 +15,7 @@ import pytest_asyncio
 from nearmetal.config import LIMITS
 from nearmetal.errors import BadInput, HostCannot, TimedOut, ToolFailed
 from nearmetal.lab import machine_programs
-from nearmetal.lab.commands import background
+from nearmetal.lab.commands import background_commands
 from nearmetal.lab.remote.machine import ReachedMachine
 from nearmetal.lab.ssh import commands as ssh_commands
 from tests.agent_server import agent_machine, agent_serving, needs_probe
@@ -148,7 +148,7 @@ async def test_one_that_stands_still_ends_when_it_is_told_to(machine: ReachedMac
 async def test_a_stubborn_one_is_killed(
     machine: ReachedMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (ssh_commands, background):
+    for module in (ssh_commands, background_commands):
         monkeypatch.setattr(module, "LIMITS", type(LIMITS)(stop=0.2))
     running = await machine.spawn(["sh", "-c", f"trap '' TERM; echo $$ >{tmp_path}/pid; while :; do sleep 1; done"])
     pid = await written(tmp_path / "pid")

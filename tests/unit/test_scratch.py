@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines import scratch
-from nearmetal.lab.site import LocalSite
 
 MINE, OTHER = f"nm-test{os.getpid()}-1", f"nm-test{os.getpid()}-12"
 

@@ -9,8 +9,8 @@ import pytest
 
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.containers.image import check_image
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.qemu import cloud_image
-from nearmetal.lab.site import LocalSite
 from nearmetal.lab.ssh.login import refuse_unusable
 from nearmetal.lab.vmware.account import Account
 from nearmetal.model import HostSpec, MachineSpec

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import TimedOut, ToolFailed
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.stage import LabStage, PlacedProgram, judge_placement
 from nearmetal.model import Completed, LinkSpec, MachineSpec
 

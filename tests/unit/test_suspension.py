@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.errors import ToolFailed
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import Completed, HostSpec, TrialStatus
 from nearmetal.run import pause_detection
 from nearmetal.run.pause_detection import SuspensionReading, describe_suspension

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearmetal.lab.changes.ethtool import FEATURES
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import Completed, Level, Readback
 from nearmetal.treatments.offload import plugin
 from tests.order import mock_run

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from nearmetal.lab.cgroup_limits import GroupLimits
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.read_lines import Lines, parse_grep
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Cause, Handle, Machine
 from nearmetal.run.blame import Fault
 from nearmetal.run.liveness import (

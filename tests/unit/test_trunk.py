@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nearmetal.errors import BadInput, HostCannot
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.networks import network, trunk, underlay
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, HostSpec
 from nearmetal.run import site_resources
 from nearmetal.study.resolve import resolve_treatments

@@ -10,8 +10,8 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.cpus.limits import check_limits
 from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines.shared_kernel import check_isolation
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Description, EnvironmentSpec, Finding, MachineSpec, Site, Study
 from nearmetal.run import unavailable_treatments
 from nearmetal.study.resolve import resolve_treatments

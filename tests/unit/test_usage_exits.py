@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.observers import usage as usage_exits
 from nearmetal.observers.usage import _rates
 

@@ -23,8 +23,8 @@ from nearmetal.lab import machine_image
 from nearmetal.lab.containers import image as container_image
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.local_site import LocalSite, run_checked
 from nearmetal.lab.qemu import cloud_image
-from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import MachineSpec, Port
 
 X86_ROOT = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709"
@@ -118,7 +118,7 @@ async def test_a_disk_that_has_the_guest_read_another_file_is_refused(tmp_path: 
     secret, path = tmp_path / "secret", tmp_path / "disk.qcow2"
     secret.write_bytes(disk(X86_ROOT).ljust(65536, b"\0"))
     named = options.replace("secret", str(secret))
-    await must(LocalSite(), "qemu-img", "create", "-f", "qcow2", "-o", named, str(path), "64K")
+    await run_checked(LocalSite(), "qemu-img", "create", "-f", "qcow2", "-o", named, str(path), "64K")
     ((_, detail),) = await told(path)
     assert "secret" in detail
     # What the file is may have changed since the check.
@@ -160,7 +160,7 @@ def test_of_what_is_wrong_with_a_disk_the_first_is_told_whole() -> None:
 
 async def test_a_command_that_has_to_succeed_tells_its_last_words_whole() -> None:
     with pytest.raises(HostCannot) as caught:
-        await must(LocalSite(), "sh", "-c", f"echo '{'suppressed ' * 100}' >&2; exit 1")
+        await run_checked(LocalSite(), "sh", "-c", f"echo '{'suppressed ' * 100}' >&2; exit 1")
     told = caught.value.what.partition("failed: ")[2]
     assert set(told.split()) == {"…", "suppressed"}
 

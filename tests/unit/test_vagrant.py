@@ -10,7 +10,7 @@ from nearmetal.config import Limits
 from nearmetal.environments import vagrant
 from nearmetal.environments.vagrant import plugin
 from nearmetal.errors import BadInput, HostCannot, NotProvisioned
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.ssh import login as ssh_login
 from nearmetal.lab.vagrant import login, project
 from nearmetal.lab.vagrant.output import VagrantLogin

@@ -3,7 +3,7 @@
 import pytest
 
 from nearmetal.errors import BadInput
-from nearmetal.lab.qemu.vmm_arguments import WHERE, check_arguments
+from nearmetal.lab.qemu.user_arguments import WHERE, check_arguments
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from nearmetal.environments import vmware
 from nearmetal.environments.vmware import VmwareEnvironment
 from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab.borrowed import ssh_guests as behind_ssh
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.vmware import lending
 from nearmetal.lab.vmware.account import Account
 from nearmetal.lab.vmware.vmware_machine import Reconfiguration, Shape, VsphereMachine

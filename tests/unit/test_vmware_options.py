@@ -6,7 +6,7 @@ import pytest
 
 from nearmetal.environments.vmware import Options, plugin
 from nearmetal.errors import BadInput
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.vmware.account import Account
 from nearmetal.model import EnvironmentSpec, MachineSpec
 from nearmetal.study.resolve import collect_hosts, resolve_alone

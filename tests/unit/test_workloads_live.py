@@ -10,7 +10,7 @@ import pytest
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.stage import LabStage
 from nearmetal.model import Completed, Cost, LinkSpec, Machine, MachineSpec, Measurement, Running, Site, WorkloadSpec
 from nearmetal.study.resolve import build_workload

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nearmetal.errors import MachineLost, TimedOut
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.service import start_service
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Cost, LinkSpec, Machine, MachineSpec, Running, Service, Site
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "tools"

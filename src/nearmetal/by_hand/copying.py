@@ -29,7 +29,7 @@ from nearmetal.by_hand import program
 from nearmetal.by_hand.entry_commands import build_command
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, BadInput, HostCannot, ToolFailed
-from nearmetal.lab.commands.background import up_to
+from nearmetal.lab.commands.background_commands import limit_output
 from nearmetal.lab.machines import registry as written
 from nearmetal.lab.machines.registry import KeptMachine
 from nearmetal.model import Door, Machine
@@ -278,7 +278,7 @@ def _download_path(kept: KeptMachine, door: Door | None, path: str, destination:
     if door is None:
 
         async def fetch_file(machine: Machine) -> None:
-            with up_to(sys.maxsize):
+            with limit_output(sys.maxsize):
                 content = await machine.get(path)
             destination.write_bytes(content)
 

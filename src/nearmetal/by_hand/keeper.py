@@ -26,14 +26,14 @@ from nearmetal.errors import ExitCode, MachineError, NearmetalError, ToolFailed
 from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.lab import Lab, OpenSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machine_files import require_programs
 from nearmetal.lab.machine_image import has_sshd
 from nearmetal.lab.machines import liveness
 from nearmetal.lab.machines import registry as written
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.registry import KeptMachine
-from nearmetal.lab.site import LocalSite
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import Handle
 from nearmetal.progress_messages import meanwhile
 from nearmetal.run.versions import lacks_image

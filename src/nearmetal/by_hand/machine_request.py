@@ -10,8 +10,8 @@ from nearmetal import plugins
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.cpus import allocation, layout
 from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.local_site import list_available_cpus
 from nearmetal.lab.machines import kernel
-from nearmetal.lab.site import available_cpus
 from nearmetal.model import MachineSpec, Resolved, ResolvedEnvironment, Study
 from nearmetal.run.unavailable_treatments import find_unavailable
 from nearmetal.spelling import did_you_mean
@@ -123,5 +123,5 @@ async def refuse_unavailable(wanted: MachineRequest, open_site: OpenSite) -> Non
 async def choose_cpuset(wanted: MachineRequest, open_site: OpenSite) -> str:
     """The host's CPUs that the machine may use, as a server of a study would have them."""
     site, spec = await open_site(wanted.spec.host), wanted.spec
-    available, lie = await available_cpus(site), await layout.read(site)
+    available, lie = await list_available_cpus(site), await layout.read(site)
     return allocation.assign_cpus(available, spec.vcpus, 1, spec.cpus, None, lie, kernel.keeps_cpus(spec)).servers[0]

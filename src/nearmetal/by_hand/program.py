@@ -154,7 +154,7 @@ async def attach_machine(kept: KeptMachine) -> AsyncIterator[Machine]:
     if kept.handle is None:
         raise NotProvisioned("it is not up yet", kept.name)
     from nearmetal import plugins
-    from nearmetal.lab.sites import Sites
+    from nearmetal.lab.site_registry import Sites
 
     plugin = plugins.load("environments", kept.handle.kind)
     async with aclosing(Sites({})) as open_site:

@@ -24,7 +24,7 @@ class KeeperFailed(NearmetalError):
 def start_machine(
     environment: str, name: str | None, overrides: Sequence[str], say: Callable[[str], None]
 ) -> "KeptMachine":
-    """Start a keeper and wait until its machine answers. KeeperSaid; interrupted, it takes down what it began.
+    """Start a keeper and wait until its machine answers. KeeperFailed; interrupted, it takes down what it began.
 
     HostCannot when the keeper does not come to its end.
     """

@@ -15,10 +15,10 @@ from nearmetal.isolate import active_isolation, documents, isolation_changes
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate.active_isolation import ActiveChange
 from nearmetal.isolate.host import Bystanders, Cpusets, Host
-from nearmetal.lab.changes.engine import UndoOutcome
+from nearmetal.lab.changes.change_applier import UndoOutcome
 from nearmetal.lab.cpus.free_cpus import CPUSET
-from nearmetal.lab.lock import measuring
-from nearmetal.lab.site import BoundCommands, LocalSite
+from nearmetal.lab.local_site import BoundCommands, LocalSite
+from nearmetal.lab.process_locks import hold_measuring_lock
 from nearmetal.model import Change
 from nearmetal.system.interrupts import run_until_done
 
@@ -148,7 +148,7 @@ async def _isolate_on_site(site: LocalSite, cpus: str | None, boot: bool, strict
     changes = isolation_changes.list_changes(host, wanted, cpusets, site.probe, strict)
     if boot:
         changes.insert(0, _make_grub_change(host, wanted))
-    with measuring():
+    with hold_measuring_lock():
         applied = await active_isolation.isolate_cpus(changes, BoundCommands(site), active_isolation.ledger_path())
     warnings = [active_isolation.strip_site(warning.text) for warning in applied.warnings]
     unmade = [CPUSET.describe_unmet(change) for change in changes if change.kind == "cpuset"]
@@ -201,7 +201,7 @@ def release_cpus(as_json: bool) -> int:
 async def _release_on_site(site: LocalSite, as_json: bool) -> int:
     path = active_isolation.ledger_path()
     require_root()
-    with measuring():
+    with hold_measuring_lock():
         undone = await active_isolation.release_cpus(BoundCommands(site), path)
     reboot = any(one.change.kind == "boot" for one in undone) and "nohz_full" in " ".join(
         (await hosts.survey_host(site)).arguments

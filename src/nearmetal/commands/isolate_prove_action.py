@@ -11,8 +11,8 @@ from nearmetal.isolate import active_isolation, isolation_changes
 from nearmetal.isolate import host as hosts
 from nearmetal.isolate import proof as proving
 from nearmetal.lab.cpus.noise import Heard
-from nearmetal.lab.lock import measuring
-from nearmetal.lab.site import BoundCommands, LocalSite
+from nearmetal.lab.local_site import BoundCommands, LocalSite
+from nearmetal.lab.process_locks import hold_measuring_lock
 from nearmetal.model import Change
 from nearmetal.report import figures
 from nearmetal.system.interrupts import until_interrupted
@@ -20,7 +20,7 @@ from nearmetal.workloads.noise import list_values
 
 
 def prove_isolation(cpus: str | None, rounds: int, seconds: float, as_json: bool) -> None:
-    with measuring():
+    with hold_measuring_lock():
         if not until_interrupted(_prove_on_site(LocalSite(), cpus, rounds, seconds, as_json), console_for(True).print):
             raise Interrupted("it was interrupted, and the CPU is as it was", remedy="run it again")
 

@@ -29,13 +29,13 @@ from nearmetal.lab.keys import lab_keys
 from nearmetal.lab.libvirt import cgroups, domain, virsh
 from nearmetal.lab.libvirt.options import Options
 from nearmetal.lab.libvirt.virsh import Connection, MonitorClient
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.packages import describe_install
-from nearmetal.lab.qemu import arguments, guest_order, machine_type, privilege, template
+from nearmetal.lab.qemu import arguments, guest_order, machine_type, process_privileges, template
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.monitor import Monitor
-from nearmetal.lab.site import must
 from nearmetal.model import (
     Cost,
     Description,
@@ -118,17 +118,17 @@ class OwnDomains:
         )
         ledger.creating(handle)
         # libvirt's QEMU may be another user's, who has to get to the files in it.
-        await must(site, "mkdir", "-p", "-m", "711", "--", folder)
+        await run_checked(site, "mkdir", "-p", "-m", "711", "--", folder)
         file = f"{folder}/{arguments.name_disk(guest.disk_format)}"
         disk = arguments.build_disk_command(guest.disk_format, parts.disk, parts.disk_format, file)
         seed = seed_archive(template.make_seed(lab_keys(Paths.default().state), order.name, order.logins))
         await asyncio.gather(
-            must(site, *disk, timeout=LIMITS.boot),
+            run_checked(site, *disk, timeout=LIMITS.boot),
             transfer.write_initrd(parts.initrd, seed, f"{folder}/{arguments.INITRD}", site),
         )
         # libvirt looks for the tap in the network that it runs in itself. Only when it is open does it move.
         if order.port:
-            await must(site, "ip", "tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr")
+            await run_checked(site, "ip", "tuntap", "add", "dev", tap, "mode", "tap", "vnet_hdr")
         description = domain.describe(guest, identity, folder, tap, order.cpus)
         await site.put(description.encode(), f"{folder}/domain.xml", mode=0o600)
         try:
@@ -167,7 +167,7 @@ class OwnDomains:
         await guests.withdraw_ports(handle, site)
         await site.exec(["ip", "link", "delete", handle.data["tap"]])  # where it did not come to move
         await network.unplug(handle.port, site)
-        await must(site, "rm", "-rf", "--", handle.data["folder"])
+        await run_checked(site, "rm", "-rf", "--", handle.data["folder"])
 
 
 class DomainMachine(guests.QemuMachine):
@@ -258,7 +258,7 @@ async def _find_started(
     """What QEMU tells of a domain that was started, its process, and what its handle's data has besides."""
     monitor = Monitor(cast(QMPClient, MonitorClient(connection, name)))
     (thread, *_) = await monitor.threads()
-    pid = int(privilege.read_status((await site.get(f"/proc/{thread}/status")).decode())["Tgid"])
+    pid = int(process_privileges.read_status((await site.get(f"/proc/{thread}/status")).decode())["Tgid"])
     first = await FirstProcess.of(pid, site)
     if first is None:
         raise NotProvisioned("its QEMU has ended at once", name)

@@ -28,11 +28,11 @@ from nearmetal.lab.containers.private_engine import bury_engine, is_own
 from nearmetal.lab.containers.sandboxed_container import SandboxedContainer, is_sandboxed
 from nearmetal.lab.cpus import layout
 from nearmetal.lab.host_checks import check_cpus, check_programs, check_provided, describe_place, finding
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.shared_kernel import check_isolation
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     Description,
@@ -110,7 +110,7 @@ class DockerEnvironment:
         )
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        user = (await must(site, "id", "-u")).decode().strip()
+        user = (await run_checked(site, "id", "-u")).decode().strip()
         return [
             *await self._check_engine(spec.options, machine, site),
             *self._check_power(user, machine, site),
@@ -247,7 +247,7 @@ class DockerEnvironment:
             if self.is_rootless(site):
                 # What stands for a group that only root can make, with the file that it names.
                 group = await cgroup.create_group(order.name, order.spec, order.cpus, site, limit_memory=True)
-                await must(site, "install", "-D", "--mode=600", "/dev/null", group.spent)
+                await run_checked(site, "install", "-D", "--mode=600", "/dev/null", group.spent)
             if keeper:
                 # It has a network namespace with the lab's link in it, before the machine is started.
                 config = container_config.build_keeper(
@@ -373,7 +373,7 @@ class DockerEnvironment:
             await self._remove_containers(handle.data["engine"], name, site)
         await network.unplug(handle.port, site)
         # What was captured outside of it.
-        await must(site, "rm", "-rf", "--", machine_handle.name_folder(handle.name, site))
+        await run_checked(site, "rm", "-rf", "--", machine_handle.name_folder(handle.name, site))
 
     async def _remove_containers(self, address: str, name: str, site: Site) -> None:
         """The containers of an engine of our own died with it, and need none that answers."""

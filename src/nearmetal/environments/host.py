@@ -19,12 +19,12 @@ from nearmetal.lab import cgroup, container_privileges, machine_handle, machine_
 from nearmetal.lab.cpus.limits import check_limits
 from nearmetal.lab.host_checks import check_programs, check_provided
 from nearmetal.lab.image import transfer
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.machines import namespace_machine
 from nearmetal.lab.machines import share as shares
 from nearmetal.lab.machines.namespace_machine import HeldMachine
 from nearmetal.lab.machines.shared_kernel import check_isolation
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import must
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
     ControlGroup,
@@ -66,7 +66,7 @@ class HostEnvironment:
         )
 
     async def check(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
-        user = (await must(site, "id", "-u")).decode().strip()
+        user = (await run_checked(site, "id", "-u")).decode().strip()
         packages = {**network.TOOLS, "unshare": "util-linux", "tar": "tar"}
         return [
             rootless.find_root(user, "machines cannot be made"),
@@ -126,7 +126,7 @@ class HostEnvironment:
                 # Without a control group, nothing has ended it yet.
                 await (holder.stop() if rootless.lacks_groups(site) else holder.wait(LIMITS.stop))
         await network.unplug(handle.port, site)
-        await must(site, "rm", "-rf", "--", handle.data["folder"], timeout=_REMOVING)
+        await run_checked(site, "rm", "-rf", "--", handle.data["folder"], timeout=_REMOVING)
 
 
 def _group_of(handle: Handle) -> ControlGroup:

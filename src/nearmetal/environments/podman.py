@@ -14,7 +14,7 @@ from nearmetal.lab.containers import rootless_podman
 from nearmetal.lab.containers.api import PODMAN, Brand, ContainerEngine
 from nearmetal.lab.containers.image import is_archive
 from nearmetal.lab.host_checks import finding
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import EnvironmentSpec, Finding, Handle, MachineSpec, Site
 from nearmetal.system import user_namespace
 
@@ -81,14 +81,18 @@ class PodmanEnvironment(DockerEnvironment):
 
     async def clear_runtime(self, container: str, site: Site) -> None:
         """If Podman is killed when its runtime has made a container, it knows of none, and the runtime keeps it."""
-        await must(site, "sh", "-c", _DELETE, container, str(rootless_podman.RUN) if self.is_rootless(site) else "/run")
+        await run_checked(
+            site, "sh", "-c", _DELETE, container, str(rootless_podman.RUN) if self.is_rootless(site) else "/run"
+        )
 
     async def destroy(self, handle: Handle, site: Site) -> None:
         """Podman has a process for each command, which it lets wait for five minutes when the command has ended,
         although its container is gone by then. What Podman was to start next when it was killed waits below one for
         ever."""
         await super().destroy(handle, site)
-        running = (await must(site, "ps", "-ww", "-e", "-o", "pid=,ppid=,comm=,args=")).decode("utf-8", "replace")
+        running = (await run_checked(site, "ps", "-ww", "-e", "-o", "pid=,ppid=,comm=,args=")).decode(
+            "utf-8", "replace"
+        )
         if found := list_monitors(running, handle.name):
             await site.exec(["kill", "-KILL", *found])  # those that have ended meanwhile are no loss
 

@@ -24,6 +24,7 @@ from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys, lab_keys
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.networks import network
 from nearmetal.lab.qemu import (
@@ -35,18 +36,17 @@ from nearmetal.lab.qemu import (
     kernel_override,
     least_privilege,
     monitor,
-    privilege,
+    process_privileges,
     requirements,
     snapshot,
     template,
-    vmm_arguments,
+    user_arguments,
 )
 from nearmetal.lab.qemu import guest as guests
 from nearmetal.lab.qemu.arguments import GuestSpec
 from nearmetal.lab.qemu.entry_command import make_guest_door
 from nearmetal.lab.qemu.monitor import Monitor
 from nearmetal.lab.qemu.snapshot import Snapshot
-from nearmetal.lab.site import must
 from nearmetal.model import (
     ControlGroup,
     Description,
@@ -90,7 +90,7 @@ class QemuEnvironment:
     def describe(self, options: Mapping[str, Any], spec: MachineSpec) -> Description:
         """BadInput for what no guest can have."""
         _choose_board(options, spec)
-        vmm_arguments.check_arguments(spec.vmm_arguments)
+        user_arguments.check_arguments(spec.vmm_arguments)
         if spec.kernel is not None and spec.brings_image:
             what = f"the boot loader of {spec.image} decides which kernel runs"
             raise BadInput(what, kernel_override.WHERE, "leave machine.kernel out, or use an image of nearmetal's")
@@ -106,7 +106,7 @@ class QemuEnvironment:
         asked = await site.exec([arguments.PROGRAM, "--version"])
         if asked.status == _NO_SUCH_PROGRAM:
             return {}  # a study names its own: machine.vmm, which is read back from each guest's
-        told = await must(site, arguments.PROGRAM, "--version")
+        told = await run_checked(site, arguments.PROGRAM, "--version")
         return {"QEMU": told.decode().partition("\n")[0].removeprefix("QEMU emulator version ")}
 
     async def prepare(self, spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> None:
@@ -162,7 +162,7 @@ class QemuEnvironment:
             share=order.spec.share,
         )
         ledger.creating(handle)
-        await must(site, "mkdir", "-p", "-m", "700", "--", folder)
+        await run_checked(site, "mkdir", "-p", "-m", "700", "--", folder)
         group = await _prepare(order, start, folder, lab_keys(Paths.default().state), site)
         tap = ("--tap", f"{order.port.switch}:{order.port.outside}") if order.port else ()
         place = ("--chdir", folder, *group.joined, *tap)
@@ -233,7 +233,7 @@ class QemuEnvironment:
                 await running.stop()
         await guests.withdraw_ports(handle, site)
         await network.unplug(handle.port, site)
-        await must(site, "rm", "-rf", "--", handle.data["folder"])
+        await run_checked(site, "rm", "-rf", "--", handle.data["folder"])
 
 
 async def _find_process(running: Running, site: Site) -> ProcessId:
@@ -275,9 +275,11 @@ readlink "/proc/$2/exe"
 async def _find_monitoring(guest: GuestSpec, qemu: Monitor, thread: int, site: Site) -> Monitoring:
     """What runs a guest, by its own word and by the kernel's."""
     board, is_board = await qemu.board(guest.machine)
-    asked, program = (await must(site, "sh", "-c", _WHICH, "which", guest.vmm, str(thread))).decode().splitlines()
+    asked, program = (
+        (await run_checked(site, "sh", "-c", _WHICH, "which", guest.vmm, str(thread))).decode().splitlines()
+    )
     words = (await site.get(f"/proc/{thread}/cmdline")).decode("utf-8", "replace").split("\0")
-    status = privilege.read_status((await site.get(f"/proc/{thread}/status")).decode())
+    status = process_privileges.read_status((await site.get(f"/proc/{thread}/status")).decode())
     difference = guest.privilege.find_difference(guest.name, status)
     unlike = {
         f"its board is {board} instead of {guest.machine}": not is_board,
@@ -289,7 +291,7 @@ async def _find_monitoring(guest: GuestSpec, qemu: Monitor, thread: int, site: S
         program=program,
         version=await qemu.version(),
         board=board,
-        power=privilege.describe_status(status, is_ordinary=guest.privilege.users is None),
+        power=process_privileges.describe_status(status, is_ordinary=guest.privilege.users is None),
         unlike=tuple(sentence for sentence, holds in unlike.items() if holds),
     )
 
@@ -326,14 +328,14 @@ async def _prepare(order: Order, start: _GuestStart, folder: str, keys: LabKeys,
     group = asyncio.create_task(cgroup.create_group(order.name, order.spec, order.cpus, site, limit_memory=False))
     steps: list[Awaitable[object]] = [
         group,
-        must(site, *disk, timeout=LIMITS.boot),
+        run_checked(site, *disk, timeout=LIMITS.boot),
         _seed_guest(order, start, folder, keys, site),
     ]
     if order.port:
         steps.append(network.plug_tap(order.port, site))
     if start.snapshot:
         # What was said before it was saved is part of what this guest has said.
-        steps.append(must(site, "cp", "--", str(start.snapshot.console), f"{folder}/{arguments.CONSOLE}"))
+        steps.append(run_checked(site, "cp", "--", str(start.snapshot.console), f"{folder}/{arguments.CONSOLE}"))
     for result in await asyncio.gather(*steps, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

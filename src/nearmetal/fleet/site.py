@@ -27,7 +27,7 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.fleet.messages import ARTIFACTS, EVENTS, BlockOrder, Outcome, Part, Spool, SpooledFile
 from nearmetal.lab import probe
-from nearmetal.lab.lock import measuring, try_lock
+from nearmetal.lab.process_locks import hold_measuring_lock, try_lock
 from nearmetal.run.block_events import BlockFailed
 from nearmetal.run.block_main import HEARTBEAT_SECONDS
 from nearmetal.system import held_secrets
@@ -92,7 +92,7 @@ def _run_order(order: BlockOrder, stands: Callable[[], bool]) -> None:
         _hold_dispatch(folder) as spool_lock,
         contextlib.nullcontext()
         if order.is_pretended
-        else measuring(what="a block of a fleet's run") as measuring_lock,
+        else hold_measuring_lock(what="a block of a fleet's run") as measuring_lock,
         (folder / EVENTS).open("xb") as events,
         (folder / _SAID).open("xb") as said,
     ):

@@ -13,12 +13,12 @@ from typing import Literal
 
 from nearmetal.errors import HostCannot
 from nearmetal.isolate.isolation_changes import ON
-from nearmetal.lab.changes import engine
-from nearmetal.lab.changes.engine import ChangeOutcome, UndoOutcome
+from nearmetal.lab.changes import change_applier
+from nearmetal.lab.changes.change_applier import ChangeOutcome, UndoOutcome
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger, isolation_folder, outstanding
 from nearmetal.lab.cpus import free_cpus
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Change, Commands
 
 State = Literal["holds", "in part", "as before", "changed since", "gone"]
@@ -49,7 +49,7 @@ async def held_changes(commands: Commands, path: Path) -> tuple[Change, ...]:
 
 
 async def _boot_id(commands: Commands) -> str:
-    return (await must(commands, "cat", "/proc/sys/kernel/random/boot_id")).decode().strip()
+    return (await run_checked(commands, "cat", "/proc/sys/kernel/random/boot_id")).decode().strip()
 
 
 def isolated_cpus(stands: Sequence[Change]) -> str:
@@ -79,9 +79,9 @@ async def isolate_cpus(wanted: Sequence[Change], commands: Commands, path: Path)
         if any(change.kind != "boot" or boot not in ([], [change.after]) for change in told.values()):
             raise HostCannot("this host is isolated already", str(path), "first: nearmetal isolate off")
         new = [change for change in wanted if change.kind != "boot" or not told]
-        applied = await engine.apply(new, ledger, _make_reach(commands))
+        applied = await change_applier.apply_changes(new, ledger, _make_reach(commands))
         if applied.refused:
-            undone = await engine.undo(ledger, _make_reach(commands), but=told)
+            undone = await change_applier.undo_changes(ledger, _make_reach(commands), but=told)
             left = [strip_site(one.told).splitlines()[0] for one in undone if one.outcome in ("left", "failed")]
             outcome = "everything was put back" if not left else f"not put back: {'; '.join(left)}"
             raise HostCannot(
@@ -104,7 +104,7 @@ async def release_cpus(commands: Commands, path: Path) -> list[UndoOutcome]:
         return []
     with closing(_open_ledger(path)) as ledger:
         ledger.settle_other_boots(await _boot_id(commands))
-        return await engine.undo(ledger, _make_reach(commands))
+        return await change_applier.undo_changes(ledger, _make_reach(commands))
 
 
 def _open_ledger(path: Path) -> Ledger:
@@ -133,7 +133,7 @@ async def _find_active(change: Change, commands: Commands) -> ActiveChange:
     return ActiveChange(change, kind.shown(now), state)
 
 
-def _make_reach(commands: Commands) -> engine.Reach:
+def _make_reach(commands: Commands) -> change_applier.Reach:
     async def reach_commands(on: str) -> Commands:
         return commands
 

@@ -9,7 +9,7 @@ from nearmetal import cpu_lists
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.cpus import free_cpus
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Commands
 from nearmetal.treatments.isolation import SYSCTLS
 
@@ -96,7 +96,7 @@ class Host:
 
 async def survey_host(commands: Commands) -> Host:
     """Read it all; changes nothing."""
-    online = cpu_lists.parse((await must(commands, "cat", f"{_FOLDER}/online")).decode())
+    online = cpu_lists.parse((await run_checked(commands, "cat", f"{_FOLDER}/online")).decode())
     knobs = {name: await KINDS["sysctl"].read(commands, name) for name in KNOBS}
     if not any([await _read_told(commands, file) for file in _COUNTERS]):
         knobs[_WATCHDOG] = None
@@ -105,7 +105,7 @@ async def survey_host(commands: Commands) -> Host:
         knobs={name: value for name, value in knobs.items() if value is not None},
         isolated=await _read_told(commands, f"{_FOLDER}/isolated"),
         nohz_full=await _read_told(commands, f"{_FOLDER}/nohz_full"),
-        arguments=tuple((await must(commands, "cat", "/proc/cmdline")).decode().split()),
+        arguments=tuple((await run_checked(commands, "cat", "/proc/cmdline")).decode().split()),
         can_tell_grub=(await commands.exec(["which", "update-grub"])).status == 0,
     )
 
@@ -169,6 +169,6 @@ async def read_cpusets(commands: Commands, probe: str, cpus: Sequence[int]) -> C
 
 async def find_bystanders(commands: Commands, probe: str, cpus: Sequence[int]) -> Bystanders:
     words = (probe, "bystanders", "list", "--json", "--cpus", cpu_lists.show(cpus))
-    told = json.loads(await must(commands, *words))
+    told = json.loads(await run_checked(commands, *words))
     movable, fixed = ({key: one["name"] for key, one in told[kind].items()} for kind in ("movable", "fixed"))
     return Bystanders(movable, fixed)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from nearmetal.analysis.signed_rank import Centre, signed_rank
 from nearmetal.lab.cpus.noise import SLACK, Heard, build_listen_command, parse_heard
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Commands, Document, Frozen
 from nearmetal.workloads.noise import KINDS, list_values
 
@@ -36,7 +36,9 @@ class ListeningRound:
 
 async def hear_cpu(commands: Commands, probe: str, cpu: int, seconds: float, within: Sequence[str] = ()) -> Heard:
     """`within`: words that start it on CPUs where others may not run."""
-    document = await must(commands, *within, *build_listen_command(probe, [cpu], seconds), timeout=seconds + SLACK)
+    document = await run_checked(
+        commands, *within, *build_listen_command(probe, [cpu], seconds), timeout=seconds + SLACK
+    )
     return parse_heard(document, f"CPU {cpu}")[cpu]
 
 

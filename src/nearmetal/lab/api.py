@@ -31,6 +31,7 @@ from nearmetal.lab.image.image import Image
 from nearmetal.lab.image.transfer import place_root
 from nearmetal.lab.keys import KeyPair, LabKeys
 from nearmetal.lab.keys import lab_keys as load_lab_keys
+from nearmetal.lab.local_site import run_checked as run_checked
 from nearmetal.lab.machine_files import NamedCommands, put_file, read_file
 from nearmetal.lab.machine_handle import make_handle
 from nearmetal.lab.machine_image import check_image, find_image
@@ -51,7 +52,6 @@ from nearmetal.lab.networks.network import move_tap, name_peer, plug_tap, plug_v
 from nearmetal.lab.probe import INSIDE as PROBE_INSIDE
 from nearmetal.lab.probe import ensure as ensure_probe
 from nearmetal.lab.probe import path as find_probe
-from nearmetal.lab.site import must as run_checked
 from nearmetal.progress_messages import Say, meanwhile
 from nearmetal.units import BitRate, Bytes, Seconds, Share
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from nearmetal.errors import HostCannot
 from nearmetal.lab import rootless
 from nearmetal.lab.host_checks import finding
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import ControlGroup, Cost, Finding, MachineSpec, Site
 
 ROOT = Path("/sys/fs/cgroup")
@@ -185,13 +185,15 @@ async def read_quota(group: ControlGroup, site: Site) -> float | None:
     if not group.cpu:
         return None
     files = ("cpu.max",) if group.version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-    allowed, period = (await must(site, "cat", *(f"{group.cpu}/{file}" for file in files))).split()
+    allowed, period = (await run_checked(site, "cat", *(f"{group.cpu}/{file}" for file in files))).split()
     return None if allowed in (b"max", b"-1") else int(allowed) / int(period)
 
 
 async def find_group(pid: int, site: Site) -> ControlGroup:
     """The control group that process `pid` of a site is in, whoever made it."""
-    lines = [line.split(":", 2) for line in (await must(site, "cat", f"/proc/{pid}/cgroup")).decode().splitlines()]
+    lines = [
+        line.split(":", 2) for line in (await run_checked(site, "cat", f"/proc/{pid}/cgroup")).decode().splitlines()
+    ]
     paths = {one: path.lstrip("/") for _, controllers, path in lines for one in controllers.split(",")}
     return _second_version(paths.get("", "")) if await find_version(site) == 2 else _first_version(paths)
 
@@ -209,7 +211,7 @@ async def read_group_cost(group: ControlGroup, site: Site, first: int | None = N
         return Cost(cpu_seconds=rootless.count_cpu_time(first, Path(group.spent)), memory_bytes=None)
     stat = "cpu.stat" if group.version == 2 else "cpuacct.usage"
     words = (f"{group.cpuacct}/{stat}", group.memory, "" if first is None else str(first))
-    spent, _, held = (await must(site, "sh", "-c", _COST, "cost", *words)).decode().partition("\nmemory\n")
+    spent, _, held = (await run_checked(site, "sh", "-c", _COST, "cost", *words)).decode().partition("\nmemory\n")
     if group.version == 2:
         used = dict(line.split() for line in spent.splitlines())
         return Cost(cpu_seconds=int(used["usage_usec"]) / 1e6, memory_bytes=add_memory(held))

@@ -16,10 +16,10 @@ from nearmetal.lab.changes.ledger import Ledger, OfAnotherHost, isolation_folder
 from nearmetal.lab.commands import orphans
 from nearmetal.lab.host_checks import describe_place
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.lock import wait_for_dead_run
+from nearmetal.lab.local_site import LocalSite, run_checked
+from nearmetal.lab.process_locks import wait_for_dead_run
 from nearmetal.lab.qemu import accelerator, snapshot
-from nearmetal.lab.site import LocalSite, must
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import Document, HostSpec
 from nearmetal.progress_messages import Say, ignore_text, meanwhile
 from nearmetal.system import system_errors, temporary_folders
@@ -109,7 +109,7 @@ _TOKEN = re.compile(r"nm-([0-9a-f]{6})\b")
 async def _find_unknown(name: str, open_site: Sites, known: Set[str]) -> tuple[str, ...]:
     try:
         site = await open_site(name)
-        lines = (await must(site, "sh", "-c", _LIST_OURS)).decode().splitlines()
+        lines = (await run_checked(site, "sh", "-c", _LIST_OURS)).decode().splitlines()
     except NearmetalError as error:
         return (f"host {name}: {describe_place(error)}",)
     ours = [line for line in lines if (token := _TOKEN.search(line)) and token[1] not in known]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, MachineLost, NearmetalError, ToolFailed
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Completed, Machine, Running, Site
 
 _EXCHANGES = 5

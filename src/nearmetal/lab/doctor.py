@@ -19,8 +19,8 @@ from nearmetal.lab.changes.ledger import held, ledgers_folder, new_token
 from nearmetal.lab.host_checks import check_program, check_provided, finding
 from nearmetal.lab.image import Image
 from nearmetal.lab.lab import Lab
-from nearmetal.lab.site import LocalSite, host_facts, must
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.local_site import LocalSite, read_host_facts, run_checked
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import Document, EnvironmentSpec, Finding, Frozen, MachineSpec, Site
 from nearmetal.model.hypervisor import name_hypervisor
 from nearmetal.shortened_list import shorten_list
@@ -168,7 +168,7 @@ async def _namespaces(site: Site) -> Finding:
         if not found.ok:
             return found.model_copy(update={"what": f"{what}: {name}"})
     has_none = "this kernel, or this container, has none"
-    attempt = partial(must, site, "unshare", "--net", "ip", "link", "show", "dev", "lo")
+    attempt = partial(run_checked, site, "unshare", "--net", "ip", "link", "show", "dev", "lo")
     return await _tried(what, attempt, "run nearmetal as root" if os.geteuid() else has_none)
 
 
@@ -201,7 +201,7 @@ def _leftovers() -> Finding:
 async def _what_the_host_is() -> list[Finding]:
     """Worth knowing before one writes "bare metal"."""
     try:
-        facts = await host_facts()
+        facts = await read_host_facts()
     except NearmetalError as error:
         return [Finding(what="facts of this host", ok=False, detail=error.what, remedy=error.remedy)]
     hypervisor = name_hypervisor(facts)
@@ -314,7 +314,7 @@ async def _machine(kind: str, site: Site) -> None:
             machine = MachineSpec()
             made = resolve_alone(EnvironmentSpec(kind=kind), machine)
             handle = await lab.create(made, machine, "server", "", site)
-            await must(await lab.attach(handle), "true")
+            await run_checked(await lab.attach(handle), "true")
         finally:
             await lab.close()
 

@@ -10,9 +10,9 @@ from nearmetal.errors import NearmetalError, message_of
 from nearmetal.lab.clocks import compare_clock
 from nearmetal.lab.doctor import DISK_NEEDED, Diagnosis, HostDiagnosis
 from nearmetal.lab.host_checks import check_programs, describe_place, finding
+from nearmetal.lab.local_site import list_available_cpus, read_memory, run_checked
 from nearmetal.lab.networks import trunk
-from nearmetal.lab.site import available_cpus, must, read_memory
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import PRETENDED, EnvironmentSpec, Finding, HostSpec, MachineSpec, Site
 from nearmetal.units import show_duration, show_size
 
@@ -97,7 +97,7 @@ async def _check_environment(name: str, site: Site) -> Finding:
 
 
 async def _count_cpus(site: Site) -> Finding:
-    return Finding(what="", ok=True, detail=str(len(await available_cpus(site))))
+    return Finding(what="", ok=True, detail=str(len(await list_available_cpus(site))))
 
 
 async def _count_memory(site: Site) -> Finding:
@@ -113,7 +113,7 @@ async def _compare_clock(site: Site) -> Finding:
 
 
 async def _find_space(site: Site) -> Finding:
-    told = (await must(site, "df", "-P", "-k", "/var")).decode().splitlines()[-1].split()
+    told = (await run_checked(site, "df", "-P", "-k", "/var")).decode().splitlines()[-1].split()
     free = int(told[3]) * 1024
     detail = f"{show_size(free)} are free below /var"
     return finding("", free >= DISK_NEEDED, detail, f"free {show_size(DISK_NEEDED)} there")

@@ -1,7 +1,7 @@
 """One nearmetal at a time on a machine that is somebody's: a lock that ends with its holder and leaves no file.
 
 Who comes by SSH has the lock for itself. Runs on that host itself share it: those of one home keep each other out by a
-lock of their own (`nearmetal.lab.lock`).
+lock of their own (`nearmetal.lab.process_locks`).
 """
 
 import asyncio

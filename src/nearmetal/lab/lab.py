@@ -9,11 +9,12 @@ from nearmetal import plugins
 from nearmetal.errors import HostCannot, MachineGone, NearmetalError, message_of
 from nearmetal.lab import machine_image
 from nearmetal.lab.access_denials import naming_denials
-from nearmetal.lab.changes import engine
-from nearmetal.lab.changes.engine import ChangeOutcome, NotNoted, UndoOutcome
+from nearmetal.lab.changes import change_applier
+from nearmetal.lab.changes.change_applier import ChangeOutcome, UndoNotRecorded, UndoOutcome
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.commands import orphans
 from nearmetal.lab.leftovers import Leftover
+from nearmetal.lab.local_site import BoundCommands
 from nearmetal.lab.networks import link as links
 from nearmetal.lab.networks import network
 from nearmetal.lab.networks import trunk as trunks
@@ -21,7 +22,6 @@ from nearmetal.lab.networks import underlay as underlays
 from nearmetal.lab.networks.link import Link
 from nearmetal.lab.networks.trunk import Trunk, Tunnel
 from nearmetal.lab.networks.underlay import Underlay
-from nearmetal.lab.site import BoundCommands
 from nearmetal.model import (
     Change,
     Commands,
@@ -199,17 +199,17 @@ class Lab:
         return machine
 
     async def apply(self, wanted: list[Change]) -> ChangeOutcome:
-        return await engine.apply(wanted, self.ledger, self.reach)
+        return await change_applier.apply_changes(wanted, self.ledger, self.reach)
 
     async def undo(self) -> list[UndoOutcome]:
-        """Put back every value. NotNoted."""
-        return await engine.undo(self.ledger, self.reach)
+        """Put back every value. UndoNotRecorded."""
+        return await change_applier.undo_changes(self.ledger, self.reach)
 
     async def undo_first(self) -> list[UndoOutcome]:
         """Put back values before machines are removed. What cannot be noted is left to the `undo` after that."""
         try:
             return await self.undo()
-        except NotNoted as error:
+        except UndoNotRecorded as error:
             return error.undone
 
     async def reach(self, on: str) -> Commands:
@@ -246,7 +246,7 @@ class Lab:
         # A machine whose values could not be put back has taken them with it, now that it is removed.
         try:
             again = await self.undo()
-        except NotNoted as error:
+        except UndoNotRecorded as error:
             again = error.undone
             left.append(Leftover(str(self.ledger.path), error.strerror or str(error)))
         left += await self.destroy_all([handle for handle in held if handle.kind == network.KIND])

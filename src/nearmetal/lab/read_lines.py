@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nearmetal.errors import MachineLost, NearmetalError
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import Commands
 
 Lines = Mapping[str, tuple[str, ...]]

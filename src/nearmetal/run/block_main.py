@@ -24,7 +24,7 @@ from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import held_anew
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.networks import network
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.run import pause_detection
 from nearmetal.run.block import BlockTask, run_block
 from nearmetal.run.block_events import BlockFailed, BlockFinished, Heartbeat, ProgressMessage, write_event
@@ -37,7 +37,7 @@ HEARTBEAT_SECONDS = 5.0
 """Seconds between two signs of life."""
 
 LONGEST_ALONE = LIMITS.boot
-"""Seconds that clearing may take once the controller is gone: so long it is waited for, too (`lab.lock`)."""
+"""Seconds that clearing may take once the controller is gone: so long it is waited for, too (`lab.process_locks`)."""
 
 
 class PipeSink:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from nearmetal import model, plugins
 from nearmetal.errors import MachineError, NearmetalError
 from nearmetal.lab import probe
-from nearmetal.lab.changes.engine import NotNoted
+from nearmetal.lab.changes.change_applier import UndoNotRecorded
 from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.lab import Lab
 from nearmetal.lab.machine_files import require_programs
@@ -190,7 +190,7 @@ def _emit_step(booted: ProvisionedBoot, sink: BlockSink, name: str) -> Iterator[
 
 
 async def _tear_down(booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None:
-    """Put back and remove. What cannot be is told and stays in the ledger. NotNoted, when all that is done."""
+    """Put back and remove. What cannot be is told and stays in the ledger. UndoNotRecorded, when all that is done."""
     await booted.services.end_services()
     with _emit_step(booted, sink, "undo"):
         left = [undone.left for undone in await lab.undo_first() if undone.outcome == "left"]
@@ -202,7 +202,7 @@ async def _tear_down(booted: ProvisionedBoot, lab: Lab, sink: BlockSink) -> None
     unnoted = None
     try:
         again = await lab.undo()
-    except NotNoted as error:
+    except UndoNotRecorded as error:
         again, unnoted = error.undone, error
     left += [undone.left for undone in again if undone.outcome in ("left", "failed")]
     emit_left(sink, left, lab.left_told)

@@ -8,9 +8,9 @@ from nearmetal.lab import probe
 from nearmetal.lab.cpus import allocation, layout
 from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.lab import Lab
+from nearmetal.lab.local_site import list_available_cpus
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import link, network
-from nearmetal.lab.site import available_cpus
 from nearmetal.lab.stage import LabStage, offsets
 from nearmetal.model import Description, Handle, Machine, MachineSpec, ResolvedEnvironment, SharedNetwork, Site
 from nearmetal.run import site_resources
@@ -32,16 +32,16 @@ async def share_out(booted: ProvisionedBoot, lab: Lab) -> Share:
     """Who gets which CPUs of the site. Warns of cores that both sides have, and of CPUs of several kinds on one."""
     host, others = booted.spec.host, set(booted.asked.clients.places)
     if booted.asked.environment.description.placement == "elsewhere":
-        free = {name: await available_cpus(await lab.site(name)) for name in others}
+        free = {name: await list_available_cpus(await lab.site(name)) for name in others}
         return site_resources.share_without_servers(booted.asked, free)
     site = await lab.site(host)
-    available, lie = await asyncio.gather(available_cpus(site), layout.read(site))
+    available, lie = await asyncio.gather(list_available_cpus(site), layout.read(site))
     booted.layouts[host] = lie
     elsewhere = {}
     for name in others - {host}:
         clients = await lab.site(name)
         booted.layouts[name] = await layout.read(clients)
-        elsewhere[name] = booted.layouts[name].keep_one_kind(await available_cpus(clients))
+        elsewhere[name] = booted.layouts[name].keep_one_kind(await list_available_cpus(clients))
     share = site_resources.share_cpus(booted.asked, available, lie, elsewhere)
     if host in others and not booted.asked.environment.is_pretended:
         booted.warnings += allocation.find_warnings(share, lie)

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nearmetal.errors import MALFORMED, MachineLost, NearmetalError, ToolFailed
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.read_files import FilesRead, MachineFileReader
 from nearmetal.lab.read_lines import Lines, build_grep, choose_lines, parse_grep, read_lines
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Machine, Site
 
 BOOT, VMSTAT, UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/vmstat", "/proc/uptime"

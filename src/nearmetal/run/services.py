@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import machine_image
-from nearmetal.lab.commands import background
+from nearmetal.lab.commands import background_commands
 from nearmetal.lab.listening_sockets import find_listeners, is_loopback
 from nearmetal.lab.service import LabService, describe_end
 from nearmetal.lab.stage import LabStage
@@ -109,7 +109,7 @@ class ServiceSet:
         asked = fill_in_image(self._asked[name], stage.spec.image)
         argv = fill_address(asked.start, server)
         env = dict(zip(asked.env, fill_address(list(asked.env.values()), server), strict=True))
-        with background.keeping_last(KEPT):
+        with background_commands.keep_last_output(KEPT):
             service = await stage.serve_as(name, server, build_launch(asked, server.probe, argv), env)
         self._running.append(_StartedService(name, number, service))
 

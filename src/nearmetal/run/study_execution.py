@@ -19,10 +19,10 @@ from nearmetal.isolate import active_isolation
 from nearmetal.lab import clean, concurrent_runs, host_lock, rootless
 from nearmetal.lab.image.pinned_images import pinned
 from nearmetal.lab.lab import OpenSite
-from nearmetal.lab.lock import measuring, pretending
+from nearmetal.lab.local_site import LocalSite, read_host_facts
 from nearmetal.lab.machines import registry
-from nearmetal.lab.site import LocalSite, host_facts
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.process_locks import hold_measuring_lock, hold_pretending_lock
+from nearmetal.lab.site_registry import Sites
 from nearmetal.model import PRETENDED, HostSpec, Plan, Resolved, Study
 from nearmetal.planning import plan as planning
 from nearmetal.progress_messages import Say
@@ -103,7 +103,7 @@ class LocalExecutor:
 
     @asynccontextmanager
     async def open(self, resolved: Sequence[Resolved], run: str, say: Say) -> AsyncIterator[RunBlocks]:
-        with pretending() if is_pretended(resolved) else measuring(say, run) as lock:
+        with hold_pretending_lock() if is_pretended(resolved) else hold_measuring_lock(say, run) as lock:
 
             async def run_blocks(
                 folder: RunFolder,
@@ -393,7 +393,7 @@ async def _make_manifest(request: RunRequest, plan: Plan, missing: Missing, open
         versions=await collect_versions(request.study, plan, open_site),
         images={name: image.digest for name, image in images.items()},
         packages={name: image.packages for name, image in images.items() if image.packages},
-        host=await host_facts(),
+        host=await read_host_facts(),
         kept_free=await _find_kept_free_cpus(),
         rootless=rootless.find_lacking(),
         sizing=request.sizing,

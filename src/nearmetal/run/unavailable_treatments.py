@@ -12,11 +12,11 @@ from nearmetal.lab.cpus.allocation import Share
 from nearmetal.lab.cpus.layout import Layout
 from nearmetal.lab.host_checks import check_programs, check_provided, finding
 from nearmetal.lab.lab import OpenSite
+from nearmetal.lab.local_site import list_available_cpus, read_memory
 from nearmetal.lab.machine_image import find_process
 from nearmetal.lab.machines import kernel
 from nearmetal.lab.networks import trunk, underlay
-from nearmetal.lab.site import available_cpus, read_memory
-from nearmetal.lab.sites import Sites
+from nearmetal.lab.site_registry import Sites
 from nearmetal.run import site_resources
 from nearmetal.study.levels import format_assignment
 from nearmetal.study.resolve import collect_hosts
@@ -232,7 +232,7 @@ class _Here:
                     self._hosts[name] = free.model_copy(update={"what": f"host {name}: {free.what}"})
                     return self._hosts[name]
                 self._hosts[name] = _Host(
-                    site, await available_cpus(site), await read_memory(site, "MemTotal"), await layout.read(site)
+                    site, await list_available_cpus(site), await read_memory(site, "MemTotal"), await layout.read(site)
                 )
             except HostCannot as error:
                 # Which is not always the host itself: a jump host on the way there tells its own name.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import IO, Any, TextIO
 
 
-class Patient:
+class PatientStream:
     """A text stream that falls silent instead of failing once nobody reads it."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -47,7 +47,7 @@ def write_whole(stream: IO[bytes], content: bytes) -> None:
     stream.flush()
 
 
-def be_patient() -> None:
+def wait_on_full_pipes() -> None:
     """Have both of this process's outputs so. Standard streams that are closed lead nowhere.
 
     Left closed, their numbers would be given to the next files that are opened, and what is said would go there.
@@ -59,4 +59,4 @@ def be_patient() -> None:
             nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
             os.set_inheritable(nowhere, True)
             setattr(sys, name, open(nowhere, "w" if number else "r", closefd=False))  # noqa: SIM115
-    sys.stdout, sys.stderr = Patient(sys.stdout), Patient(sys.stderr)
+    sys.stdout, sys.stderr = PatientStream(sys.stdout), PatientStream(sys.stderr)

@@ -10,7 +10,7 @@ from typing import Any
 from nearmetal.errors import BadInput, ToolFailed
 from nearmetal.lab import probe
 from nearmetal.lab.commands import process
-from nearmetal.lab.commands.background import up_to
+from nearmetal.lab.commands.background_commands import limit_output
 
 Document = dict[str, Any]
 """A `trace.v1`, see docs/trace.md."""
@@ -38,7 +38,7 @@ async def analyse_captures(captures: Sequence[Path], requests: Path | None = Non
     wanted = [] if requests is None else ["--requests", str(requests)]
     piped = [number for capture in captures if (number := find_descriptor(capture)) is not None]
     # What our own program tells of a capture is as long as that asks for.
-    with up_to(sys.maxsize):
+    with limit_output(sys.maxsize):
         ended = await process.run(
             [str(probe.path()), "trace", "--json", *wanted, "--", *map(str, captures)],
             stdin=0 if 0 in piped else b"",

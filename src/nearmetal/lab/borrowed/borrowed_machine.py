@@ -14,9 +14,9 @@ from typing import TypeVar
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, host_lock, machine_programs
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.machines import scratch
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import must
 from nearmetal.lab.ssh.commands import SshCommands
 from nearmetal.lab.ssh.login import describe_error
 from nearmetal.lab.ssh.login_shell import ask_shell
@@ -165,7 +165,7 @@ class BorrowedMachine(SshCommands):
             self._connection = await log_in_as_root(self.there.spec, self.there.where)
             async with asyncio.timeout(LIMITS.command):
                 far_end = int((await ask_shell(self._connection, "echo $PPID"))[0])
-            await must(self.there, "sh", "-c", _JOIN, "join", str(far_end), *self._group.folders)
+            await run_checked(self.there, "sh", "-c", _JOIN, "join", str(far_end), *self._group.folders)
         except (NearmetalError, asyncssh.Error, OSError, ValueError) as error:
             self.close()
             said = describe_error(error)
@@ -218,7 +218,7 @@ async def wait_answer(there: Site, within: float) -> None:
     until = loop.time() + within
     while True:
         try:
-            await must(there, "true")
+            await run_checked(there, "true")
             return
         except MachineLost as error:
             if loop.time() > until:

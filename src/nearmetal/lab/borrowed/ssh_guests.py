@@ -14,7 +14,7 @@ from nearmetal.errors import HostCannot, MachineLost, NearmetalError, NotProvisi
 from nearmetal.lab import host_lock
 from nearmetal.lab.borrowed.borrowed_machine import TOOLS, BorrowedMachine, Borrowing, check_address
 from nearmetal.lab.host_checks import check_programs, finding
-from nearmetal.lab.site import available_cpus
+from nearmetal.lab.local_site import list_available_cpus
 from nearmetal.lab.ssh.ssh_site import SshSite
 from nearmetal.model import Cost, Finding, Handle, HostSpec, MachineSpec, Order, Provision, Recorder, Site
 from nearmetal.progress_messages import ignore_text
@@ -61,7 +61,7 @@ async def check_inside(way: HostSpec, machine: MachineSpec) -> list[Finding]:
 
 
 async def _cpus_found(machine: MachineSpec, there: Site) -> Finding:
-    has = len(await available_cpus(there))
+    has = len(await list_available_cpus(there))
     remedy = f"set machine.vcpus to at most {has}, or give it more"
     return finding(f"{machine.vcpus} CPUs in it", machine.vcpus <= has, f"it has {has}", remedy)
 

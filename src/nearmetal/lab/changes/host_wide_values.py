@@ -16,7 +16,7 @@ from pathlib import Path
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.lab import concurrent_runs
 from nearmetal.lab.changes.ledger import outstanding
-from nearmetal.lab.lock import try_lock
+from nearmetal.lab.process_locks import try_lock
 from nearmetal.model import Change, ChangeKind
 from nearmetal.system.files import closing_descriptor
 

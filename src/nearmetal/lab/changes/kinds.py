@@ -13,7 +13,7 @@ from nearmetal.lab.changes import congestion, ethtool
 from nearmetal.lab.changes.congestion import NetworkOwner
 from nearmetal.lab.cpus import free_cpus
 from nearmetal.lab.cpus.free_cpus import BYSTANDERS, CPUSET
-from nearmetal.lab.site import must, require_success
+from nearmetal.lab.local_site import require_success, run_checked
 from nearmetal.model import Change, ChangeKind, Commands, Completed
 
 Read = Callable[[Commands, str], Awaitable[str | None]]
@@ -52,7 +52,7 @@ async def _read_file(commands: Commands, target: str) -> str | None:
 
 async def _write_file(commands: Commands, target: str, value: str | None) -> None:
     if value is None:
-        await must(commands, "rm", "-f", target)
+        await run_checked(commands, "rm", "-f", target)
     else:
         await commands.put(value.encode(), target)
 
@@ -97,7 +97,7 @@ async def _read_affinity(commands: Commands, target: str) -> str | None:
 
 
 async def _write_affinity(commands: Commands, target: str, value: str | None) -> None:
-    await must(commands, "taskset", "-pc", str(value), target)
+    await run_checked(commands, "taskset", "-pc", str(value), target)
 
 
 def _irq_file(target: str) -> str:
@@ -110,7 +110,7 @@ async def _read_irq(commands: Commands, target: str) -> str | None:
 
 
 async def _write_irq(commands: Commands, target: str, value: str | None) -> None:
-    await must(commands, "tee", _irq_file(target), stdin=str(value).encode())
+    await run_checked(commands, "tee", _irq_file(target), stdin=str(value).encode())
 
 
 async def _read_ethtool(commands: Commands, target: str) -> str | None:
@@ -184,10 +184,10 @@ async def _write_boot(commands: Commands, target: str, value: str | None) -> Non
         drop_in = f'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {value}"\n'
         await commands.put(drop_in.encode(), GRUB_DROP_IN)
     else:
-        await must(commands, "rm", "-f", GRUB_DROP_IN)
+        await run_checked(commands, "rm", "-f", GRUB_DROP_IN)
     ended = await commands.exec(["update-grub"], timeout=_UPDATE_GRUB)
     if ended.status == _NO_SUCH_PROGRAM:
-        await must(commands, "rm", "-f", GRUB_DROP_IN)  # of which nobody has heard
+        await run_checked(commands, "rm", "-f", GRUB_DROP_IN)  # of which nobody has heard
         if value:
             remedy = "set the arguments by hand in its boot loader, or leave isolation by the kernel out"
             raise HostCannot("it has no update-grub, by which kernel arguments are set", remedy=remedy)

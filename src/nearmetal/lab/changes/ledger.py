@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.lock import lock_after_the_dead, try_lock
+from nearmetal.lab.process_locks import lock_after_dead, try_lock
 from nearmetal.model import Change, Frozen, Handle, HostSpec
 from nearmetal.store.journal import Journal, read_entries
 from nearmetal.system.files import closing_descriptor, make_folder
@@ -288,7 +288,7 @@ def ownerless(folder: Path) -> Iterator[Path]:
         except FileNotFoundError:
             continue  # its owner has ended just now, and left nothing
         with closing_descriptor(descriptor):
-            has_none = lock_after_the_dead(descriptor, LIMITS.stop)
+            has_none = lock_after_dead(descriptor, LIMITS.stop)
         if has_none:
             yield path
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, TimedOut
-from nearmetal.lab.commands.background import Gathering, feed, list_signals
+from nearmetal.lab.commands.background_commands import OutputCollector, list_signals, write_stdin
 from nearmetal.lab.commands.command_errors import refuse_zero_bytes
 from nearmetal.model import Completed
 
@@ -66,7 +66,9 @@ async def run(
     source, written = (stdin, None) if isinstance(stdin, int) else (asyncio.subprocess.PIPE, stdin)
     process = await start(argv, env=env, pass_fds=pass_fds, stdin=source)
     running = LocalProcess(process)
-    feeding = asyncio.ensure_future(feed(process.stdin, written)) if process.stdin and written is not None else None
+    feeding = (
+        asyncio.ensure_future(write_stdin(process.stdin, written)) if process.stdin and written is not None else None
+    )
     try:
         return await running.wait(timeout)
     except TimedOut:
@@ -85,7 +87,7 @@ def exit_status(returncode: int | None) -> int:
     return 128 - returncode if returncode < 0 else returncode
 
 
-class LocalProcess(Gathering):
+class LocalProcess(OutputCollector):
     """A `SiteRunning` on top of a local process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -93,10 +95,10 @@ class LocalProcess(Gathering):
         self.pid = process.pid
         super().__init__()
 
-    async def gather(self) -> int:
+    async def collect_output(self) -> int:
         assert self._process.stdout is not None and self._process.stderr is not None
         try:
-            await self.hear(self._process.stdout, self._process.stderr)
+            await self.read_streams(self._process.stdout, self._process.stderr)
             return exit_status(await self._process.wait())
         except asyncio.CancelledError:
             # Given up: what left its group holds the other ends of its pipes, and ours would stay open as long as that.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from nearmetal.errors import MALFORMED, HostCannot, NearmetalError
-from nearmetal.lab.site import read_memory
+from nearmetal.lab.local_site import read_memory
 from nearmetal.model import Site
 
 _STDERR = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 from nearmetal.errors import HostCannot, MachineLost
 from nearmetal.lab import cgroup, machine_programs, probe
-from nearmetal.lab.commands.background import Gathering, feed, list_signals
+from nearmetal.lab.commands.background_commands import OutputCollector, list_signals, write_stdin
 from nearmetal.lab.commands.command_errors import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.containers import config as container_config
 from nearmetal.lab.containers.api import PODMAN, ContainerEngine, EngineRefusal, read_frames
@@ -104,7 +104,7 @@ class Container(StartedCommands, SharedKernelMachine):
             await self.site.exec(["kill", f"-{name}", "--", f"-{pid}"])
 
 
-class _Exec(Gathering):
+class _Exec(OutputCollector):
     """A command in a container, and the stream that its bytes come by."""
 
     def __init__(
@@ -120,14 +120,14 @@ class _Exec(Gathering):
         self._engine = container.engine
         self._id = id
         self._reader, self._writer = stream
-        self._feeding = asyncio.ensure_future(feed(self._writer, stdin))
+        self._feeding = asyncio.ensure_future(write_stdin(self._writer, stdin))
         super().__init__(container.name)
 
-    async def gather(self) -> int:
+    async def collect_output(self) -> int:
         try:
             with self._container.watched(self._writer.transport.abort):
                 async for is_complaint, piece in read_frames(self._reader):
-                    (self.complained if is_complaint else self.said)(piece)
+                    (self.add_stderr if is_complaint else self.add_stdout)(piece)
         finally:
             self._feeding.cancel()
             self._writer.close()

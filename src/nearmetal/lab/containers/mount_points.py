@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.lock import try_lock
+from nearmetal.lab.process_locks import try_lock
 from nearmetal.system.files import closing_descriptor
 
 _MARK = ".made-by-nearmetal"

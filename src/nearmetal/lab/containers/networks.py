@@ -8,8 +8,8 @@ import json
 from typing import Final
 
 from nearmetal.errors import HostCannot
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import must
 from nearmetal.model import Port, Site
 
 STRAIGHT: Final = "lab"
@@ -65,7 +65,7 @@ async def find_mode(keeper: int | None, machine: int, site: Site) -> str:
     if keeper is None:
         return STRAIGHT
     theirs = [f"/proc/{pid}/ns/net" for pid in (keeper, machine)]
-    if len(set((await must(site, "readlink", *theirs)).split())) == 1:
+    if len(set((await run_checked(site, "readlink", *theirs)).split())) == 1:
         return "host"
     (card,) = json.loads(await _in(machine, site, "ip", "-details", "-json", "link", "show", network.INSIDE))
     if card["linkinfo"]["info_kind"] == "macvlan":
@@ -84,4 +84,4 @@ async def _ip(pid: int, lines: str, site: Site) -> None:
 
 async def _in(pid: int, site: Site, *argv: str, stdin: bytes = b"") -> bytes:
     """A program of the host's in a process' network namespace."""
-    return await must(site, "nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv, stdin=stdin)
+    return await run_checked(site, "nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv, stdin=stdin)

@@ -19,9 +19,9 @@ from nearmetal.lab import cgroup, probe
 from nearmetal.lab.changes.ledger import held, ledgers_folder
 from nearmetal.lab.containers import mount_points
 from nearmetal.lab.containers.api import DOCKER, Brand, ContainerEngine, EngineRefusal, ping
-from nearmetal.lab.lock import exclusive
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.packages import describe_install, find_manager
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.process_locks import hold_exclusive_lock
 from nearmetal.model import Handle, MachineSpec
 from nearmetal.system import user_namespace
 
@@ -61,7 +61,7 @@ async def run_private_engine(folder: Path, runtimes: Mapping[str, Path] = _NO_OT
         raise HostCannot("there is no Docker engine to start", remedy=describe_install(find_manager(), "docker.io"))
     name = _name(folder)
     handle = Handle(kind=KIND, name=name, site="local", data={"folder": str(folder)})
-    with exclusive(folder / _LOCK, _BUSY), held(ledgers_folder() / f"{name}.jsonl") as ledger:
+    with hold_exclusive_lock(folder / _LOCK, _BUSY), held(ledgers_folder() / f"{name}.jsonl") as ledger:
         ledger.creating(handle)
         await _sweep(folder, name)
         needed = mount_points.make_needed(map(Path, _COVERED))
@@ -99,7 +99,7 @@ async def bury_engine(address: str) -> None:
     HostCannot while its starter, or another that buries it, lives.
     """
     folder = Path(address.removeprefix("unix://")).parent
-    with exclusive(folder / _LOCK, _BUSY):
+    with hold_exclusive_lock(folder / _LOCK, _BUSY):
         await _sweep(folder, _name(folder))
         mount_points.remove_unneeded(map(Path, _COVERED))
 

@@ -18,8 +18,8 @@ from nearmetal.errors import HostCannot
 from nearmetal.lab import probe
 from nearmetal.lab.containers.api import PODMAN, ping
 from nearmetal.lab.containers.private_engine import wait_for_engine
-from nearmetal.lab.lock import exclusive
 from nearmetal.lab.packages import describe_install, find_manager
+from nearmetal.lab.process_locks import hold_exclusive_lock
 from nearmetal.system import user_namespace
 
 RUN: Final = Path("/run/nearmetal-podman")
@@ -75,7 +75,7 @@ def _start() -> None:
     if shutil.which("podman") is None:
         raise HostCannot("there is no Podman to start", remedy=describe_install(find_manager(), "podman"))
     try:
-        _lock.enter_context(exclusive(home / "lock", _BUSY))
+        _lock.enter_context(hold_exclusive_lock(home / "lock", _BUSY))
     except HostCannot:
         if not _is_of_this_namespace(home / "lock"):
             raise

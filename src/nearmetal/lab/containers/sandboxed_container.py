@@ -15,7 +15,7 @@ from pathlib import PurePath
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost
 from nearmetal.lab.containers.container import Container, Signal
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 
 _ON_THE_HOSTS_KERNEL = frozenset({"runc", "crun", "youki", "io.containerd.runc.v1", "io.containerd.runc.v2"})
 """Runtimes that only set namespaces and groups up. Any other is served as if it did more, which suits these too."""
@@ -35,7 +35,7 @@ class SandboxedContainer(Container):
 
     async def identify(self) -> None:
         """Learn the boot_id of its kernel, which tells that it has clocks and counters of its own."""
-        self.boot_id = (await must(self, "cat", "/proc/sys/kernel/random/boot_id")).decode().strip()
+        self.boot_id = (await run_checked(self, "cat", "/proc/sys/kernel/random/boot_id")).decode().strip()
 
     def prepared(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[list[str], Signal]:
         launched, _ = super().prepared(argv, env)

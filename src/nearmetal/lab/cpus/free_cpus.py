@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Change, Commands
 from nearmetal.shortened_list import shorten_list
 
@@ -82,18 +82,18 @@ BYSTANDERS = FreeCpus("bystanders", "clear", find_bystanders, "not clear of", "c
 
 async def list_cpuset(commands: Commands, probe: str, cpus: str) -> str:
     """The probe's `cpuset.v1`: whether a cpuset can keep these CPUs free here, and how."""
-    return (await must(commands, probe, "cpuset", "list", "--json", "--cpus", cpus)).decode().strip()
+    return (await run_checked(commands, probe, "cpuset", "list", "--json", "--cpus", cpus)).decode().strip()
 
 
 async def set_apart(commands: Commands, target: str, value: str | None) -> None:
     probe, _ = target.split()
-    await must(commands, probe, "cpuset", "apart", "--json", stdin=str(value).encode())
+    await run_checked(commands, probe, "cpuset", "apart", "--json", stdin=str(value).encode())
 
 
 async def undo_apart(commands: Commands, change: Change) -> str:
     """What somebody else has changed meanwhile, and what the kernel refused; ""."""
     probe, _ = change.target.split()
-    done = json.loads(await must(commands, probe, "cpuset", "back", "--json", stdin=change.after.encode()))
+    done = json.loads(await run_checked(commands, probe, "cpuset", "back", "--json", stdin=change.after.encode()))
     return "; ".join(f"{one['what']}: {one['why']}" for one in done["left"])
 
 
@@ -105,11 +105,13 @@ def find_joined(change: Change) -> str:
 
 async def move_bystanders(commands: Commands, target: str, value: str | None) -> None:
     probe, cpus = target.split()
-    await must(commands, probe, "bystanders", "away", "--json", "--cpus", cpus)
+    await run_checked(commands, probe, "bystanders", "away", "--json", "--cpus", cpus)
 
 
 async def return_bystanders(commands: Commands, change: Change) -> str:
     """Who is not where they were, and why; ""."""
     probe, _ = change.target.split()
-    done = json.loads(await must(commands, probe, "bystanders", "back", "--json", stdin=str(change.before).encode()))
+    done = json.loads(
+        await run_checked(commands, probe, "bystanders", "back", "--json", stdin=str(change.before).encode())
+    )
     return "; ".join(f"{one['name']}: {one['why']}" for one in [*done["left"], *done["refused"]])

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nearmetal import cpu_lists
+from nearmetal.lab.local_site import list_available_cpus, run_checked
 from nearmetal.lab.machines.kernel import keeps_cpus
-from nearmetal.lab.site import available_cpus, must
 from nearmetal.model import Commands, MachineSpec
 
 _KIND = re.compile(r"\.\./cpu_(\w+)/cpus:(.+)")
@@ -71,7 +71,7 @@ UNKNOWN = Layout()
 
 
 async def read(commands: Commands) -> Layout:
-    return parse_layout((await must(commands, "sh", "-c", _TOLD)).decode())
+    return parse_layout((await run_checked(commands, "sh", "-c", _TOLD)).decode())
 
 
 def parse_layout(text: str) -> Layout:
@@ -109,5 +109,5 @@ def _parse_kinds(text: str, cores: tuple[frozenset[int], ...]) -> tuple[tuple[st
 
 async def find_usable(machine: MachineSpec, commands: Commands) -> list[int]:
     """CPUs of a site that a machine may be given: those kept free by its kernel only where it is to have such."""
-    available, lie = await asyncio.gather(available_cpus(commands), read(commands))
+    available, lie = await asyncio.gather(list_available_cpus(commands), read(commands))
     return lie.usable(available, keeps_cpus(machine))

@@ -93,7 +93,7 @@ def explain(text: str, recipe: Recipe) -> NearmetalError:
 async def unpack_packages(packages: Path, out: Path) -> None:
     """Unpack every package file in a folder below `out`."""
     for package in sorted(packages.glob("*.deb")):
-        await build_tools.must(("dpkg-deb", "--extract", str(package), str(out)), packages, package.name)
+        await build_tools.run_checked(("dpkg-deb", "--extract", str(package), str(out)), packages, package.name)
 
 
 def read_packages(kernel: Path) -> dict[str, DebianPackage]:

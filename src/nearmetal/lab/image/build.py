@@ -112,7 +112,7 @@ async def _build_in(work: Path, recipe: Recipe, progress: Callable[[str], None])
 
 async def pack_root(image: Image) -> None:
     """Its tar archive, from its unpacked root. ToolFailed."""
-    await build_tools.must(
+    await build_tools.run_checked(
         ("tar", "--create", "--file", str(image.tarball), "--directory", str(image.root), "--sort=name",
          "--numeric-owner", "--format=posix", "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
          "--xattrs", "--xattrs-include=*", "."),

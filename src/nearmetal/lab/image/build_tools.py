@@ -54,7 +54,7 @@ def require() -> None:
         raise HostCannot(f"building an image needs {', '.join(missing)}, which this host lacks", remedy=remedy)
 
 
-async def must(argv: tuple[str, ...], folder: Path, where: str, remedy: str = "") -> None:
+async def run_checked(argv: tuple[str, ...], folder: Path, where: str, remedy: str = "") -> None:
     """Run one tool that has to succeed. ToolFailed with all that it printed otherwise."""
     status, text = await run(argv, folder=folder)
     if status != 0:

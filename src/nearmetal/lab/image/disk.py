@@ -22,14 +22,14 @@ async def make_disk(root: Path, disk: Path) -> None:
     raw = disk.with_suffix(".raw")
     # Inode tables are written now: the kernel would otherwise do it in the background of somebody's measurement.
     # Fixed identifiers, because the same content shall make the same disk.
-    await build_tools.must(
+    await build_tools.run_checked(
         ("mkfs.ext4", "-q", "-F", "-L", LABEL, "-m", "0", "-N", "262144", "-U", _UUID,
          "-E", f"lazy_itable_init=0,lazy_journal_init=0,hash_seed={_UUID},root_owner=0:0",
          "-d", str(root), str(raw), SIZE),
         disk.parent, str(disk.parent), _FULL,
     )  # fmt: skip
     convert = ("qemu-img", "convert", "-O", "qcow2", str(raw), str(disk))
-    await build_tools.must(convert, disk.parent, str(disk.parent), _FULL)
+    await build_tools.run_checked(convert, disk.parent, str(disk.parent), _FULL)
     raw.unlink()
 
 

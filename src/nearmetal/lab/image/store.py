@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from nearmetal.errors import BadInput, HostCannot
-from nearmetal.lab.lock import lock_file, try_lock
+from nearmetal.lab.process_locks import lock_file, try_lock
 from nearmetal.progress_messages import Say
 
 from .image import Image, read

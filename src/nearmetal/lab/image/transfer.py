@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from functools import cache
 
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Site
 
 from .build import sha256
@@ -33,7 +33,7 @@ async def place_root(image: Image, site: Site) -> str:
     mode, folder = f"{ROOTS_ALONE:o}", f"/var/cache/nearmetal/images/{image.name}-{image.digest[:16]}/root"
     if (await site.exec(["chmod", mode, folder])).status != 0:  # it is not there
         archive = await site.place(image.tarball, image.digest)
-        await must(site, "sh", "-c", _UNPACK, "unpack", archive, folder, mode, timeout=_UNPACKING)
+        await run_checked(site, "sh", "-c", _UNPACK, "unpack", archive, folder, mode, timeout=_UNPACKING)
     return folder
 
 
@@ -67,4 +67,4 @@ _hash_part = cache(sha256)
 async def write_initrd(base: str, more: bytes, path: str, site: Site) -> None:
     """Write an initial RAM disk: the base's archive and one more after it, readable by its owner alone."""
     await site.put(more, f"{path}.more", mode=0o600)
-    await must(site, "sh", "-c", 'umask 077; cat -- "$1" "$2.more" >"$2"; rm -- "$2.more"', "initrd", base, path)
+    await run_checked(site, "sh", "-c", 'umask 077; cat -- "$1" "$2.more" >"$2"; rm -- "$2.more"', "initrd", base, path)

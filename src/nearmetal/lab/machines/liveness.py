@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from nearmetal.errors import MachineLost
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines.init_process import FirstProcess, wait_end_of
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import ControlGroup, Handle, ProcessId
 
 

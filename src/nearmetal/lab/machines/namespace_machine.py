@@ -14,9 +14,9 @@ from nearmetal.config import LIMITS
 from nearmetal.errors import NotProvisioned, TimedOut
 from nearmetal.lab import cgroup, machine_programs, probe
 from nearmetal.lab.host_checks import finding
+from nearmetal.lab.local_site import LocalSite, run_checked
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.shared_kernel import SharedKernelMachine
-from nearmetal.lab.site import LocalSite, must
 from nearmetal.model import Completed, ControlGroup, Door, Finding, Handle, Running, Site, SiteRunning
 
 _MOMENT = 1.0
@@ -63,7 +63,7 @@ async def check_scratch(site: Site) -> Finding:
 
 async def make_scratch(folder: str, site: Site) -> None:
     """Make the folder of a site for all that a machine writes, as `start_holder` needs it. HostCannot."""
-    await must(site, "sh", "-c", _LAY_OUT, "lay-out", site.probe, folder)
+    await run_checked(site, "sh", "-c", _LAY_OUT, "lay-out", site.probe, folder)
 
 
 async def start_holder(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines import liveness
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Frozen, Handle, MachineSpec
 from nearmetal.system import files
 

@@ -6,7 +6,7 @@ files with it. From a machine that stays they are removed when it is given back,
 
 from typing import Literal
 
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Commands
 
 Root = Literal["/run", "/tmp", "/var/tmp"]
@@ -26,4 +26,4 @@ def name_scratch(name: str, root: Root, use: str) -> str:
 
 async def remove_scratch(name: str, there: Commands) -> None:
     """All that a machine of that name has by `path`, for any use. Idempotent. HostCannot, MachineLost."""
-    await must(there, "sh", "-c", _REMOVE, "remove", name)
+    await run_checked(there, "sh", "-c", _REMOVE, "remove", name)

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, NotProvisioned, TimedOut
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.networks import network
 from nearmetal.lab.packages import describe_install, find_manager
-from nearmetal.lab.site import must
 from nearmetal.model import Completed, Handle, LinkSpec, Port, Readback, Recorder, Running, Site, Warned
 
 KIND = "link"
@@ -178,7 +178,7 @@ class Link:
         await network.patch_links(one, other, self._namespace, self._site)
 
     async def _in_namespace(self, *argv: str) -> bytes:
-        return await must(self._site, "ip", "netns", "exec", self._namespace, *argv)
+        return await run_checked(self._site, "ip", "netns", "exec", self._namespace, *argv)
 
     async def verify(self) -> Readback:
         """What shapes the link, and whether it still does."""
@@ -202,7 +202,9 @@ class Link:
 
     async def _unread_since(self) -> tuple[Warned, ...]:
         """A warning where frames were lost on their way into the relay since it was last looked."""
-        links = json.loads(await must(self._site, "ip", "-netns", self._namespace, "-s", "-json", "link", "show"))
+        links = json.loads(
+            await run_checked(self._site, "ip", "-netns", self._namespace, "-s", "-json", "link", "show")
+        )
         unread = sum(link["stats64"]["tx"]["dropped"] for link in links if link["ifname"] in self._taps)
         before, self._unread = self._unread, unread
         if before is None or unread == before:

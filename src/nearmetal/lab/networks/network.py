@@ -10,7 +10,7 @@ import ipaddress
 import json
 
 from nearmetal.errors import HostCannot
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Handle, Port, Recorder, SharedNetwork, Site
 from nearmetal.system import user_namespace
 
@@ -44,9 +44,9 @@ async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
     ledger.creating(handle)
     if user_namespace.is_entered() and site.spec is None:
         # `ip netns add` returns to the network that it came from, which only root of the host may.
-        await must(site, "unshare", "--net", "sh", "-c", 'exec ip netns attach "$0" $$', name)
+        await run_checked(site, "unshare", "--net", "sh", "-c", 'exec ip netns attach "$0" $$', name)
     else:
-        await must(site, "ip", "netns", "add", name)
+        await run_checked(site, "ip", "netns", "add", name)
     bridges = "".join(
         # A bridge learns nothing from timers: no spanning tree, and ports forward at once.
         f"link add {bridge} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\nlink set {bridge} up\n"
@@ -58,18 +58,18 @@ async def create_switch(name: str, site: Site, ledger: Recorder) -> Handle:
 
 async def run_batch(site: Site, namespace: str, lines: str) -> None:
     """Lines of `ip`, without the word ip, in a namespace. HostCannot with the first that fails."""
-    await must(site, "ip", "-netns", namespace, "-batch", "-", stdin=lines.encode())
+    await run_checked(site, "ip", "-netns", namespace, "-batch", "-", stdin=lines.encode())
 
 
 async def has_namespace(namespace: str, site: Site) -> bool:
-    listed = await must(site, "ip", "netns", "list")
+    listed = await run_checked(site, "ip", "netns", "list")
     return namespace in (line.split()[0] for line in listed.decode().splitlines() if line)
 
 
 async def destroy_switch(handle: Handle, site: Site) -> None:
     """Idempotent. Links that stand in the namespace go with it."""
     if await has_namespace(handle.name, site):
-        await must(site, "ip", "netns", "delete", handle.name)
+        await run_checked(site, "ip", "netns", "delete", handle.name)
 
 
 def make_port(switch: str, number: int, bridge: str | None = BRIDGE, mtu: int = MTU) -> Port:
@@ -112,7 +112,7 @@ async def plug_veth(port: Port, pid: int, site: Site) -> None:
     cable = f"link add {ends} address {port.mac} netns {pid}\n"
     await run_batch(site, name_namespace(port), cable + _up(port))
     lines = f"link set lo up\naddress add {port.address}/{port.prefix} dev {INSIDE}\nlink set {INSIDE} up\n"
-    await must(site, *_enter(pid), "ip", "-batch", "-", stdin=lines.encode())
+    await run_checked(site, *_enter(pid), "ip", "-batch", "-", stdin=lines.encode())
 
 
 def _enter(pid: int) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ async def plug_bare(port: Port, pid: int, name: str, site: Site) -> None:
     """Lay a cable between the switch and the network namespace of a process, whose end there has no address."""
     ends = f"{port.outside} mtu {port.mtu} type veth peer name {name} mtu {port.mtu} netns {pid}"
     await run_batch(site, name_namespace(port), f"link add {ends}\n{_up(port)}")
-    await must(site, *_enter(pid), "ip", "link", "set", name, "up")
+    await run_checked(site, *_enter(pid), "ip", "link", "set", name, "up")
 
 
 async def plug_tap(port: Port, site: Site) -> None:
@@ -133,7 +133,7 @@ async def plug_tap(port: Port, site: Site) -> None:
 
 async def move_tap(port: Port, device: str, site: Site) -> None:
     """Take a tap of the site's own network, which somebody has open already, to the switch."""
-    await must(site, "ip", "link", "set", device, "netns", name_namespace(port), "name", port.outside)
+    await run_checked(site, "ip", "link", "set", device, "netns", name_namespace(port), "name", port.outside)
     await run_batch(site, name_namespace(port), _up(port))
 
 
@@ -141,10 +141,10 @@ async def patch_links(one: str, other: str, namespace: str, site: Site) -> None:
     """Hand every frame that comes in at one link of a namespace out at the other, both ways."""
     for source, sink in ((one, other), (other, one)):
         tc = ("ip", "netns", "exec", namespace, "tc")
-        await must(site, *tc, "qdisc", "add", "dev", source, "clsact")
+        await run_checked(site, *tc, "qdisc", "add", "dev", source, "clsact")
         everything = ("protocol", "all", "u32", "match", "u32", "0", "0")
         onward = ("action", "mirred", "egress", "redirect", "dev", sink)
-        await must(site, *tc, "filter", "add", "dev", source, "ingress", *everything, *onward)
+        await run_checked(site, *tc, "filter", "add", "dev", source, "ingress", *everything, *onward)
 
 
 async def unplug(port: Port | None, site: Site) -> None:
@@ -155,12 +155,12 @@ async def unplug(port: Port | None, site: Site) -> None:
 
 async def find_route(address: str, site: Site) -> SharedNetwork:
     """Where a site's own network leads to an address. HostCannot when nowhere."""
-    route = json.loads(await must(site, "ip", "-json", "route", "get", address))[0]
+    route = json.loads(await run_checked(site, "ip", "-json", "route", "get", address))[0]
     return SharedNetwork(address=route["prefsrc"], interface=route["dev"])
 
 
 async def find_interface(address: str, site: Site) -> SharedNetwork | None:
     """Which interface of a site's own network has this address; None when none has."""
-    found = json.loads(await must(site, "ip", "-json", "address", "show", "to", address))
+    found = json.loads(await run_checked(site, "ip", "-json", "address", "show", "to", address))
     interfaces = [interface["ifname"] for interface in found if interface]
     return SharedNetwork(address=address, interface=interfaces[0]) if interfaces else None

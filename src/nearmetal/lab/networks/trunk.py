@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab.host_checks import finding
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.networks import network
-from nearmetal.lab.site import must
 from nearmetal.model import Finding, Handle, Readback, Recorder, Site
 
 KIND = "trunk"
@@ -86,7 +86,7 @@ async def find_ends(servers: Site, clients: Site) -> tuple[End, End]:
 
 async def _end(site: Site, own: str, other: str) -> End:
     interface = (await network.find_route(other, site)).interface
-    links = json.loads(await must(site, "ip", "-json", "link", "show", "dev", interface))
+    links = json.loads(await run_checked(site, "ip", "-json", "link", "show", "dev", interface))
     return End(site, own, interface, int(links[0]["mtu"]))
 
 
@@ -234,7 +234,7 @@ async def lay_trunk(
             of_tunnel.append(one := PlacedEnd(end, handle, known))
             moved = f"link set {made} mtu {DATA_MTU} netns {namespace} name {one.inside}"
             made_of = build_device(tunnel, made, make_number(name, index), end.address, other.address)
-            await must(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
+            await run_checked(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
             await network.run_batch(end.site, namespace, f"link set {one.inside} master {bridge} up\n")
         placed.append((of_tunnel[0], of_tunnel[1]))
     return Trunk(tunnel, placed)

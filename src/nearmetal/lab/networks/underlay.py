@@ -11,9 +11,9 @@ from typing import Any
 
 from nearmetal.errors import HostCannot, NearmetalError
 from nearmetal.lab.host_checks import finding
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.networks import network, trunk
 from nearmetal.lab.networks.trunk import ByteCounter, End, PlacedEnd
-from nearmetal.lab.site import must
 from nearmetal.model import Finding, Port, Readback, Recorder, Site
 
 _TRIED = """
@@ -44,7 +44,7 @@ async def find_interfaces(servers: Site, clients: Sequence[Site]) -> Mapping[str
 
 async def _read_interface(end: End) -> End:
     """With the interface's MTU. HostCannot if no machine can have a place on it."""
-    (link,) = json.loads(await must(end.site, "ip", "-json", "link", "show", "dev", end.interface))
+    (link,) = json.loads(await run_checked(end.site, "ip", "-json", "link", "show", "dev", end.interface))
     if link["link_type"] != "ether":
         what = f"its interface {end.interface} is no Ethernet, so that machines can have no place on it"
         raise HostCannot(what, end.site.name, 'name another: [hosts.NAME] interface; or set link.switch = "bridge"')
@@ -114,6 +114,6 @@ async def lay_underlay(
         inside[port] = link.inside
         made_of = f"link add link {end.interface} name {made} type macvlan mode bridge"
         moved = f"link set {made} address {port.mac} netns {namespace} name {link.inside}"
-        await must(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
+        await run_checked(end.site, "ip", "-batch", "-", stdin=f"{made_of}\n{moved}\n".encode())
         await network.run_batch(end.site, namespace, f"link set {link.inside} up\n")
     return Underlay(min(end.mtu for _, end in ports), placed), inside

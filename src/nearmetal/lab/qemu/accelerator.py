@@ -10,12 +10,12 @@ from nearmetal.config import LIMITS, Paths
 from nearmetal.errors import MALFORMED, HostCannot, TimedOut
 from nearmetal.lab.architecture import HERE
 from nearmetal.lab.image import Image, newc, transfer
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.service import describe_end
-from nearmetal.lab.site import must
 from nearmetal.model import Frozen, Site
 from nearmetal.system.files import replace_file
 
-from . import least_privilege, privilege
+from . import least_privilege, process_privileges
 from .arguments import MACHINE, MICROVM, PROGRAM, build_common, tell_clock
 
 CANDIDATES = ("kvm", "tcg")
@@ -100,7 +100,7 @@ async def _circumstances(image: Image, site: Site) -> list[str]:
     kernel, and so shares its proofs."""
     sums = image.manifest["sha256"]
     booted = [sums[part.name] for part in (image.kernel, image.initrd)]
-    return [await read_version(site), *booted, site.boot_id, privilege.SANDBOX]
+    return [await read_version(site), *booted, site.boot_id, process_privileges.SANDBOX]
 
 
 async def boot_guest(
@@ -124,7 +124,7 @@ async def boot_guest(
         await transfer.write_initrd(
             parts.initrd, newc.archive([newc.regular("init", _INIT.encode(), 0o755)]), initrd, site
         )
-        await must(site, "chown", "--", power.owner(initrd), initrd)
+        await run_checked(site, "chown", "--", power.owner(initrd), initrd)
         begun = time.monotonic()
         ended = await site.exec(argv, timeout=limit)
     except TimedOut:
@@ -159,7 +159,7 @@ async def find_clock(machine: str, accel: str, site: Site) -> int | None:
     """
     if machine != MICROVM or accel != "tcg":
         return None
-    told = (await must(site, "cat", "/proc/cpuinfo")).decode()
+    told = (await run_checked(site, "cat", "/proc/cpuinfo")).decode()
     rate = next((line.partition(":")[2] for line in told.splitlines() if line.startswith("cpu MHz")), "")
     varies = (await site.exec(["test", "-e", "/sys/devices/system/cpu/cpu0/cpufreq"])).status == 0
     if varies or not rate.strip():

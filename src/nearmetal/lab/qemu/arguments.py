@@ -14,7 +14,7 @@ from nearmetal.lab.architecture import HERE
 from nearmetal.model import Port, SharedFolder
 
 from . import disk_trouble
-from .privilege import LEAST, Privilege
+from .process_privileges import LEAST, Privilege
 
 PROGRAM: Final = HERE.qemu
 

@@ -18,7 +18,7 @@ from nearmetal.lab.host_checks import finding
 from nearmetal.lab.image.disk import find_other_file
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Finding, Machine, MachineSpec, Port, Provision, Site
 from nearmetal.system import files
 from nearmetal.system.temporary_folders import temporary_folder
@@ -125,7 +125,7 @@ async def _head(path: str, kind: str, site: Site) -> bytes:
     with temporary_folder() as folder:
         file = folder / "head"
         size = (f"bs={_SECTOR}", f"count={_HEAD}")
-        await must(site, "qemu-img", "dd", "-f", kind, "-O", "raw", *size, f"if={path}", f"of={file}")
+        await run_checked(site, "qemu-img", "dd", "-f", kind, "-O", "raw", *size, f"if={path}", f"of={file}")
         return file.read_bytes()
 
 
@@ -152,7 +152,7 @@ def _partition_types(head: bytes) -> list[str]:
 
 async def find_parts(path: str, site: Site) -> Parts:
     """The image as what a guest is made of: it brings its kernel. HostCannot when it is another one since the check."""
-    info = json.loads(await must(site, "qemu-img", "info", "--output=json", path))
+    info = json.loads(await run_checked(site, "qemu-img", "info", "--output=json", path))
     if other := find_other_file(info):
         raise HostCannot(_reads(other), path, _ONE_FILE)
     return Parts(kernel="", initrd="", disk=path, disk_format=info["format"])

@@ -4,7 +4,7 @@ import os
 from typing import Final
 
 from nearmetal.errors import HostCannot, ToolFailed
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Site
 
 _UP: Final = b"nearmetal-agent: listening on"
@@ -73,7 +73,7 @@ class Console:
         size, taken = await self._sizes()
         if taken > MOST:
             hole = ("--offset", str(_KEPT), "--length", str(size - 2 * _KEPT))
-            await must(self._site, "fallocate", "--punch-hole", *hole, self._path)
+            await run_checked(self._site, "fallocate", "--punch-hole", *hole, self._path)
 
     async def tail(self) -> str:
         """The last lines, for a person who asks why a guest is not up; of a panic the first, and what led to it."""
@@ -108,5 +108,5 @@ class Console:
             except FileNotFoundError:
                 return 0, 0
             return found.st_size, found.st_blocks * _BLOCK
-        words = (await must(self._site, "sh", "-c", _SIZES, "sizes", self._path)).split()
+        words = (await run_checked(self._site, "sh", "-c", _SIZES, "sizes", self._path)).split()
         return (int(words[0]), int(words[1]) * _BLOCK) if words else (0, 0)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from nearmetal.config import Paths
 from nearmetal.errors import NotProvisioned
 from nearmetal.lab import machine_programs, probe
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.lab.machines import openssh
-from nearmetal.lab.site import LocalSite
 from nearmetal.model import Door, Handle
 
 _OWN_FAILURES = (125, 255)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Site
 
 from . import arguments
@@ -36,12 +36,12 @@ chmod -R go= .
 
 async def hand_folder_over(folder: str, guest: GuestSpec, owner: str, site: Site) -> None:
     """Give a guest's folder, with all that is in it, to its QEMU's user ("UID:GID") and to nobody else."""
-    await must(site, "sh", "-c", _HAND_OVER, "hand-over", folder, owner, guest.kernel)
+    await run_checked(site, "sh", "-c", _HAND_OVER, "hand-over", folder, owner, guest.kernel)
 
 
 async def take_folder_back(folder: str, site: Site) -> None:
     """Have what a QEMU has left in its folder for root alone."""
-    await must(site, "sh", "-c", _TAKE_BACK, "take-back", folder)
+    await run_checked(site, "sh", "-c", _TAKE_BACK, "take-back", folder)
 
 
 def build_launch(guest: GuestSpec, name: str, command: Sequence[str], site: Site, *place: str) -> list[str]:

@@ -16,6 +16,7 @@ from nearmetal.errors import HostCannot, MachineError, MachineLost, NotProvision
 from nearmetal.lab import cgroup
 from nearmetal.lab.commands.process import LocalProcess
 from nearmetal.lab.keys import lab_keys
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.machines.init_process import FirstProcess
 from nearmetal.lab.machines.pause_events import PauseRecorder
 from nearmetal.lab.networks import network
@@ -23,7 +24,6 @@ from nearmetal.lab.remote import agent
 from nearmetal.lab.remote.machine import ReachedMachine
 from nearmetal.lab.remote.readiness import first_to_speak
 from nearmetal.lab.service import describe_end
-from nearmetal.lab.site import must
 from nearmetal.model import ControlGroup, Cost, Handle, Running, SharedFolder, Site
 
 from . import arguments, monitor, template
@@ -112,9 +112,9 @@ class Guest(ReachedMachine):
             what = f"{error.what}: {said}" if said else error.what
             raise NotProvisioned(f"{what}\n{await self._console.tail()}", self.name, self.remedy) from None
         if self._mtu != network.MTU:
-            await must(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
+            await run_checked(self, "ip", "link", "set", self.interface, "mtu", str(self._mtu))
         if self._share:
-            await must(self, "sh", "-c", _MOUNT, "mount", arguments.SHARE, self._share.mountpoint)
+            await run_checked(self, "sh", "-c", _MOUNT, "mount", arguments.SHARE, self._share.mountpoint)
 
     async def _settle_in_time(self) -> None:
         try:

@@ -29,7 +29,7 @@ from nearmetal.lab.image.build import sha256
 from nearmetal.lab.image.modules import Tree
 from nearmetal.lab.image.recipe import Modules, ModuleSet
 from nearmetal.lab.image.transfer import Parts
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Site
 from nearmetal.system.files import refuse_irregular
 
@@ -87,7 +87,7 @@ async def _running(named: str, site: Site) -> str:
     if site.spec is not None:
         what = "the kernel of another host is not fetched from there"
         raise HostCannot(what, WHERE, "name a copy of it on this host")
-    return (await must(site, "uname", "-r")).decode().strip()
+    return (await run_checked(site, "uname", "-r")).decode().strip()
 
 
 def _prepare(named: str, image: Image, running: str) -> Path:

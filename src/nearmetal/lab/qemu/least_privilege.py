@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import SharedFolder, Site
 from nearmetal.system import user_namespace
 
-from . import privilege
-from .privilege import LOCK_MEMORY, NARROW, READ_ALL, SANDBOX, WIDE, WRITE_ALL, Privilege
+from . import process_privileges
+from .process_privileges import LOCK_MEMORY, NARROW, READ_ALL, SANDBOX, WIDE, WRITE_ALL, Privilege
 
 KVM = "/dev/kvm"
 _TRIED = "tried"
@@ -36,7 +36,7 @@ async def find_privilege(
 
 
 async def _find(program: str, accel: str, site: Site, more: Sequence[str], share: SharedFolder | None) -> Privilege:
-    read, written = privilege.find_files(more)
+    read, written = process_privileges.find_files(more)
     groups: tuple[int, ...] = ()
     if accel == "kvm":
         written = [*written, KVM]
@@ -61,7 +61,7 @@ async def _find(program: str, accel: str, site: Site, more: Sequence[str], share
 
 async def _lacking(bare: Privilege, kept: tuple[str, ...], words: Sequence[str], site: Site) -> bytes:
     launched = Privilege(bare.users, bare.groups, kept).launched(_TRIED)
-    return await must(site, site.probe, "launch", *launched, "--", "sh", "-c", _LACKING, "lacking", *words)
+    return await run_checked(site, site.probe, "launch", *launched, "--", "sh", "-c", _LACKING, "lacking", *words)
 
 
 async def _users(site: Site) -> range | None:

@@ -12,7 +12,7 @@ from qemu.qmp import ConnectError, ExecuteError, QMPClient, QMPError
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, NotProvisioned, ToolFailed
 from nearmetal.lab.architecture import HERE
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import CpuModel, Hardware, Site, VirtualDisk
 
 from . import disk_trouble
@@ -167,7 +167,7 @@ async def pin_threads(site: Site, threads: Sequence[int], cpus: Sequence[int]) -
     if len(threads) != len(cpus):
         return {}
     for thread, cpu in zip(threads, cpus, strict=True):
-        await must(site, "taskset", "--cpu-list", "--pid", str(cpu), str(thread))
+        await run_checked(site, "taskset", "--cpu-list", "--pid", str(cpu), str(thread))
     return dict(enumerate(cpus))
 
 

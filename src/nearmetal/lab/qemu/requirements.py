@@ -13,8 +13,8 @@ from nearmetal.lab.cpus import layout
 from nearmetal.lab.host_checks import check_cpus, check_programs, check_provided, describe_place, finding
 from nearmetal.lab.image import Recipe
 from nearmetal.lab.image.transfer import Parts
+from nearmetal.lab.local_site import read_memory, run_checked
 from nearmetal.lab.machines import share as shares
-from nearmetal.lab.site import must, read_memory
 from nearmetal.model import EnvironmentSpec, Finding, MachineSpec, Site
 from nearmetal.units import show_size
 
@@ -34,7 +34,7 @@ _OVERHEAD = 256 * 2**20
 async def check_guest(spec: EnvironmentSpec, machine: MachineSpec, site: Site) -> list[Finding]:
     """Everything in question. An accelerator is tried where nothing else is missing, and nothing is known of it yet."""
     user, tun, tools, free, available = await asyncio.gather(
-        must(site, "id", "-u"),
+        run_checked(site, "id", "-u"),
         site.exec(["test", "-c", "/dev/net/tun"]),
         check_programs(site, _TOOLS if machine.vmm else {arguments.PROGRAM: HERE.qemu_package, **_TOOLS}),
         read_memory(site, "MemAvailable"),

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from nearmetal.config import Paths
 from nearmetal.errors import MALFORMED, HostCannot
-from nearmetal.lab.lock import LOCK_FILE, lock_file, try_lock
+from nearmetal.lab.process_locks import LOCK_FILE, lock_file, try_lock
 from nearmetal.system.files import closing_descriptor
 
 UNFINISHED: Final = ".unfinished-"

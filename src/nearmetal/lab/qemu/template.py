@@ -17,8 +17,8 @@ from nearmetal.lab.image import Image, transfer
 from nearmetal.lab.image.initrd import seed_archive
 from nearmetal.lab.image.transfer import Parts
 from nearmetal.lab.keys import LabKeys
+from nearmetal.lab.local_site import run_checked
 from nearmetal.lab.remote import agent
-from nearmetal.lab.site import must
 from nearmetal.model import Running, Site
 
 from . import arguments, disk_trouble, files, identity, kernel_override, monitor, snapshot
@@ -95,7 +95,9 @@ async def provide_snapshot(guest: GuestSpec, image: Image, parts: Parts, keys: L
 async def _make(guest: GuestSpec, parts: Parts, keys: LabKeys, unfinished: Snapshot, site: Site) -> None:
     initrd = unfinished.folder / arguments.INITRD
     try:
-        await must(site, *arguments.build_disk_command("qcow2", parts.disk, parts.disk_format, str(unfinished.disk)))
+        await run_checked(
+            site, *arguments.build_disk_command("qcow2", parts.disk, parts.disk_format, str(unfinished.disk))
+        )
         await transfer.write_initrd(
             parts.initrd, seed_archive(make_seed(keys, _NAME, True, identity.LISTEN)), str(initrd), site
         )

@@ -23,7 +23,7 @@ from weakref import WeakSet
 from nearmetal.config import LIMITS
 from nearmetal.errors import MALFORMED, NotProvisioned, ToolFailed
 from nearmetal.lab import machine_programs
-from nearmetal.lab.commands.background import Gathering
+from nearmetal.lab.commands.background_commands import OutputCollector
 from nearmetal.lab.commands.command_errors import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.read_files import FilesRead
 from nearmetal.lab.remote.commands import RemoteCommands
@@ -198,7 +198,7 @@ class AgentMachine(ReachedMachine):
 
     async def close(self) -> None:
         await super().close()
-        await asyncio.gather(*(program.over() for program in self._programs))
+        await asyncio.gather(*(program.wait_read_end() for program in self._programs))
 
 
 def _ask(writer: StreamWriter, request: Mapping[str, Any]) -> None:
@@ -263,7 +263,7 @@ async def _frame(reader: StreamReader, commands: RemoteCommands) -> tuple[bytes,
     return letter, content
 
 
-class _Program(Gathering):
+class _Program(OutputCollector):
     """A program in the guest, and the connection that its bytes come by."""
 
     def __init__(self, commands: AgentMachine, connection: _Connection, stdin: bytes) -> None:
@@ -285,14 +285,14 @@ class _Program(Gathering):
                 await self._writer.drain()
             self._writer.write(_HEADER.pack(b"i", 0))
 
-    async def gather(self) -> int:
+    async def collect_output(self) -> int:
         try:
             while True:
                 letter, content = await _frame(self._reader, self._commands)
                 if letter == b"o":
-                    self.said(content)
+                    self.add_stdout(content)
                 elif letter == b"e":
-                    self.complained(content)
+                    self.add_stderr(content)
                 elif letter == b"p" and content.isdigit() and len(content) <= _LONGEST_ID:
                     self._group = int(content)
                     self._has_begun.set()

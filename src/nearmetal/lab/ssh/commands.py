@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from nearmetal.config import LIMITS
 from nearmetal.errors import MachineLost, ToolFailed
-from nearmetal.lab.commands.background import Gathering, list_signals
+from nearmetal.lab.commands.background_commands import OutputCollector, list_signals
 from nearmetal.lab.commands.command_errors import refuse_no_text, refuse_zero_bytes
 from nearmetal.lab.commands.process import exit_status
 from nearmetal.lab.remote.commands import RemoteCommands
@@ -81,7 +81,7 @@ class SshCommands(RemoteCommands):
         return f"its SSH connection is gone{f': {error}' if error and str(error) else ''}"
 
 
-class _Command(Gathering):
+class _Command(OutputCollector):
     """A program on the far side, and the channel that its bytes come by."""
 
     def __init__(self, commands: SshCommands, process: "asyncssh.SSHClientProcess[bytes]") -> None:
@@ -105,10 +105,10 @@ class _Command(Gathering):
             raise ToolFailed(error.what, self._commands.name, error.remedy) from None
         return group
 
-    async def gather(self) -> int:
+    async def collect_output(self) -> int:
         await self._group
         try:
-            await self.hear(self._process.stdout, self._process.stderr)
+            await self.read_streams(self._process.stdout, self._process.stderr)
             ended = await self._process.wait()
         except (asyncssh.Error, OSError) as error:
             raise self._commands.lost(error) from None

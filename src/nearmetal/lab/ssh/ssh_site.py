@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from nearmetal.config import LIMITS
 from nearmetal.errors import HostCannot, ToolFailed, Unreachable
 from nearmetal.lab import machine_files, machine_programs, probe
-from nearmetal.lab.site import must, short_path
+from nearmetal.lab.local_site import open_short_path, run_checked
 from nearmetal.lab.ssh.commands import SshCommands, begun
 from nearmetal.lab.ssh.login import describe_error
 from nearmetal.lab.ssh.login_shell import ask_shell
@@ -197,7 +197,7 @@ class SshSite(SshCommands):
 
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[str]:
-        with temporary_folder() as folder, short_path(folder) as short:
+        with temporary_folder() as folder, open_short_path(folder) as short:
             try:
                 listener = await self.connection.forward_local_path(f"{short}/socket", path)
             except (asyncssh.Error, OSError) as error:
@@ -232,9 +232,9 @@ class SshSite(SshCommands):
     async def _have(self, file: Path, path: str, sha256: str, mode: str) -> str:
         there = await self.exec(["sha256sum", "--", path], timeout=_HASHING)
         if there.text.partition(" ")[0] != sha256:
-            await must(self, "mkdir", "-p", "--", str(PurePosixPath(path).parent))
+            await run_checked(self, "mkdir", "-p", "--", str(PurePosixPath(path).parent))
             await self._send(file, f"{path}.unfinished")
-            await must(self, "sh", "-c", _KEEP, "keep", path, sha256, mode, timeout=_HASHING)
+            await run_checked(self, "sh", "-c", _KEEP, "keep", path, sha256, mode, timeout=_HASHING)
         return path
 
     async def _send(self, file: Path, path: str) -> None:
@@ -245,7 +245,7 @@ class SshSite(SshCommands):
         with file.open("rb") as source:
             while chunk := await asyncio.to_thread(source.read, _CHUNK):
                 append = ">>" if sent else ">"
-                await must(self, "sh", "-c", f"exec cat {append} {shlex.quote(path)}", stdin=chunk)
+                await run_checked(self, "sh", "-c", f"exec cat {append} {shlex.quote(path)}", stdin=chunk)
                 sent += len(chunk)
                 if telling and (sent == size or sent // _CHUNK % 8 == 0):
                     self.say(f"{self.where}: {file.name}: {show_size(sent)} of {show_size(size)} sent")

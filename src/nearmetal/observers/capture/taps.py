@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from nearmetal.errors import NearmetalError, TimedOut, ToolFailed
 from nearmetal.lab import machine_handle
-from nearmetal.lab.commands.background import up_to
+from nearmetal.lab.commands.background_commands import limit_output
 from nearmetal.lab.machines import kernel, scratch
 from nearmetal.lab.machines.init_process import ContainedMachine
 from nearmetal.lab.networks import network
@@ -203,7 +203,7 @@ class Tap:
     async def _read_content(self) -> tuple[bytes, int | None]:
         """The capture; of a ring also how many packets it has."""
         first, *others = self.bound.list_files(self.file)
-        with up_to(self.bound.longest):
+        with limit_output(self.bound.longest):
             contents = [await self.on.get(first)]
             # A ring whose first file was never full has no other.
             there = [file for file in others if (await self.on.exec(["test", "-e", file])).status == 0]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nearmetal.errors import BadInput
-from nearmetal.lab.site import LocalSite
+from nearmetal.lab.local_site import LocalSite
 from nearmetal.model import HostSpec, Site
 from nearmetal.progress_messages import Say, ignore_text
 

@@ -1,4 +1,4 @@
-"""Commands that go on in the background, whose output is gathered meanwhile."""
+"""Commands that go on in the background, and the collector of their output."""
 
 import asyncio
 import signal
@@ -14,8 +14,8 @@ from nearmetal.model import Completed
 from nearmetal.units import show_size
 
 MOST: Final = 256 << 20
-"""Bytes that a program may print, unless `up_to` says another number. Reports of tools take a few MiB; a machine that
-says more, and ever more, must not take this host's memory."""
+"""Bytes that a program may print, unless `limit_output` says another number. Reports of tools take a few MiB; a machine
+that says more, and ever more, must not take this host's memory."""
 
 _KILL_LIMIT: Final = 2.0
 """Seconds that a killed program has to be gone."""
@@ -37,7 +37,7 @@ _kept: Final[ContextVar[int | None]] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def _within(variable: ContextVar[int | None], value: int) -> Iterator[None]:
+def _set_within(variable: ContextVar[int | None], value: int) -> Iterator[None]:
     before = variable.set(value)
     try:
         yield
@@ -45,17 +45,17 @@ def _within(variable: ContextVar[int | None], value: int) -> Iterator[None]:
         variable.reset(before)
 
 
-def up_to(most: int) -> AbstractContextManager[None]:
+def limit_output(most: int) -> AbstractContextManager[None]:
     """What is started in here may print so many bytes, as a file that is fetched whole."""
-    return _within(_most, most)
+    return _set_within(_most, most)
 
 
-def keeping_last(kept: int) -> AbstractContextManager[None]:
+def keep_last_output(kept: int) -> AbstractContextManager[None]:
     """Of what is started in here the last bytes of each stream are kept, at least so many, however much it prints."""
-    return _within(_kept, kept)
+    return _set_within(_kept, kept)
 
 
-async def feed(writer: asyncio.StreamWriter, content: bytes) -> None:
+async def write_stdin(writer: asyncio.StreamWriter, content: bytes) -> None:
     """Hand a program all that it reads on standard input, and the end of that. It need not read it."""
     with suppress(OSError):
         writer.write(content)
@@ -67,7 +67,7 @@ class ByteStream(Protocol):
     async def read(self, most: int) -> bytes: ...
 
 
-class Gathering(ABC):
+class OutputCollector(ABC):
     """A `SiteRunning`. Those who inherit read what the program says, and signal it."""
 
     def __init__(self, name: str = "") -> None:
@@ -90,8 +90,8 @@ class Gathering(ABC):
         self._end.add_done_callback(lambda end: end.cancelled() or end.exception())
 
     @abstractmethod
-    async def gather(self) -> int:
-        """Read to the end, call `said` and `complained` for each piece, and let go of what they came by: its status.
+    async def collect_output(self) -> int:
+        """Read to the end with `add_stdout` and `add_stderr` for each piece, close the streams, and return the status.
 
         It is cancelled when a program was killed and its output goes on.
         """
@@ -102,7 +102,7 @@ class Gathering(ABC):
 
     async def _read(self) -> Completed:
         try:
-            status = await self.gather()
+            status = await self.collect_output()
         except asyncio.CancelledError:
             if not self._is_given_up:
                 raise
@@ -117,18 +117,18 @@ class Gathering(ABC):
             raise ToolFailed(what, self.name, "have it write to a file")
         return Completed(status=status, stdout=bytes(self.stdout), stderr=bytes(self.stderr))
 
-    async def hear(self, stdout: ByteStream, stderr: ByteStream) -> None:
+    async def read_streams(self, stdout: ByteStream, stderr: ByteStream) -> None:
         """Both to their ends."""
-        await asyncio.gather(_each_piece(stdout, self.said), _each_piece(stderr, self.complained))
+        await asyncio.gather(_read_pieces(stdout, self.add_stdout), _read_pieces(stderr, self.add_stderr))
 
-    def said(self, piece: bytes) -> None:
+    def add_stdout(self, piece: bytes) -> None:
         if self._is_too_much(piece):
             return
         self._take(self.stdout, piece)
         if not self._first.done() and b"\n" in piece:
             self._first.set_result(bytes(self.stdout).partition(b"\n")[0])
 
-    def complained(self, piece: bytes) -> None:
+    def add_stderr(self, piece: bytes) -> None:
         if not self._is_too_much(piece):
             self._take(self.stderr, piece)
 
@@ -173,7 +173,7 @@ class Gathering(ABC):
         except TimedOut:
             return await self.kill()
 
-    async def over(self) -> None:
+    async def wait_read_end(self) -> None:
         """Wait until nothing is read any more, for those who have let go of what it came by."""
         await asyncio.wait([self._end], timeout=_KILL_LIMIT)
 
@@ -189,6 +189,6 @@ class Gathering(ABC):
             return await self.wait(_KILL_LIMIT)
 
 
-async def _each_piece(stream: ByteStream, take: Callable[[bytes], None]) -> None:
+async def _read_pieces(stream: ByteStream, take: Callable[[bytes], None]) -> None:
     while piece := await stream.read(_PIECE):
         take(piece)

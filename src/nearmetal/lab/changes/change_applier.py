@@ -14,7 +14,7 @@ from nearmetal.lab.changes.host_wide_values import change_host, is_shared, relea
 from nearmetal.lab.changes.kinds import KINDS
 from nearmetal.lab.changes.ledger import Ledger
 from nearmetal.lab.leftovers import Leftover
-from nearmetal.lab.site import must
+from nearmetal.lab.local_site import run_checked
 from nearmetal.model import Change, Commands, Machine, Warned
 
 Reach = Callable[[str], Awaitable[Commands]]
@@ -44,7 +44,7 @@ class UndoOutcome:
         return Leftover(f"{self.change.on}: {self.change.kind} {self.change.target}", self.detail)
 
 
-class NotNoted(OSError):
+class UndoNotRecorded(OSError):
     """The ledger could not be told what has become of some changes, as on a full disk: it still holds them.
 
     Each was tried nevertheless: `undone`.
@@ -65,7 +65,7 @@ class ChangeOutcome:
     """Names of machines that must boot again for their changes to take effect."""
 
 
-async def apply(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> ChangeOutcome:
+async def apply_changes(changes: Sequence[Change], ledger: Ledger, reach: Reach) -> ChangeOutcome:
     """Make each change, in order, and read it back. HostCannot while another ledger holds changes of this host."""
     refused: list[str] = []
     warnings: list[Warned] = []
@@ -106,12 +106,12 @@ async def _write(change: Change, commands: Commands) -> str:
     return "" if kind.holds(actual, change.after) else f"it reads back as {kind.shown(actual)}"
 
 
-async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> list[UndoOutcome]:
+async def undo_changes(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> list[UndoOutcome]:
     """Put back everything the ledger still holds `but` these numbers, newest first. Idempotent.
 
     What could not be put back, for whatever reason, keeps none of the others from it, and stays in the ledger for
     `clean` to try again. What somebody else has changed since is theirs, and what was on a machine that is gone went
-    with it: both are told, and forgotten. NotNoted, once all was tried, when the ledger could not be told of it.
+    with it: both are told, and forgotten. UndoNotRecorded, once all was tried, when the ledger could not be told of it.
     """
     outcomes: list[UndoOutcome] = []
     unnoted: OSError | None = None
@@ -119,7 +119,7 @@ async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> li
         if number in but:
             continue
         if number not in ledger.settled:
-            outcomes.append(await _undone(change, reach))
+            outcomes.append(await _undo_change(change, reach))
             if outcomes[-1].outcome == "failed":
                 continue
         try:
@@ -127,13 +127,13 @@ async def undo(ledger: Ledger, reach: Reach, *, but: Collection[int] = ()) -> li
         except OSError as error:
             unnoted = error
     if unnoted is not None:
-        raise NotNoted(unnoted, outcomes)
+        raise UndoNotRecorded(unnoted, outcomes)
     if any(is_shared(one.change) for one in outcomes):
         release_host(ledger.path)
     return outcomes
 
 
-async def _undone(change: Change, reach: Reach) -> UndoOutcome:
+async def _undo_change(change: Change, reach: Reach) -> UndoOutcome:
     try:
         return await _put_back(change, await reach(change.on))
     except MachineGone as error:
@@ -157,7 +157,7 @@ async def _put_back(change: Change, commands: Commands) -> UndoOutcome:
     if change.kind == "boot" and not change.on.startswith("site:"):
         # A machine boots again that still runs with our kernel arguments, before the ledger forgets them. Not a host:
         # others use it, and whoever had its boot loader told boots it again.
-        running = (await must(commands, "cat", "/proc/cmdline")).decode().split()
+        running = (await run_checked(commands, "cat", "/proc/cmdline")).decode().split()
         if set(change.after.split()) <= set(running):
             await cast(Machine, commands).reboot()
     return UndoOutcome(change, "already so" if current == change.before else "restored")

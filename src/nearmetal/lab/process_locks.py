@@ -51,7 +51,7 @@ def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
 
 
 @contextmanager
-def measuring(say: Say = ignore_text, what: str = "") -> Iterator[int]:
+def hold_measuring_lock(say: Say = ignore_text, what: str = "") -> Iterator[int]:
     """One measurement at a time on a host, and nothing that would disturb it. Other homes are seen, not kept out.
 
     `what` is measured: who has to wait is told so. HostCannot, also if somebody who came by SSH measures here.
@@ -60,15 +60,15 @@ def measuring(say: Say = ignore_text, what: str = "") -> Iterator[int]:
     """
     path = Paths.default().state / _MEASURING
     busy = "another run is measuring on this host"
-    with exclusive(path, busy, say, what) as descriptor, host_lock.share_here(), concurrent_runs.present():
+    with hold_exclusive_lock(path, busy, say, what) as descriptor, host_lock.share_here(), concurrent_runs.present():
         yield descriptor
 
 
 @contextmanager
-def pretending() -> Iterator[int]:
+def hold_pretending_lock() -> Iterator[int]:
     """A lock that each run of pretended machines has for itself: who cleans waits for what is left of a dead one.
 
-    The descriptor that bears it, as of `measuring`. OSError.
+    The descriptor that bears it, as of `hold_measuring_lock`. OSError.
     """
     folder = Paths.default().state / _PRETENDING
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def pretending() -> Iterator[int]:
 
 
 @contextmanager
-def exclusive(path: Path, busy: str, say: Say = ignore_text, what: str = "") -> Iterator[int]:
+def hold_exclusive_lock(path: Path, busy: str, say: Say = ignore_text, what: str = "") -> Iterator[int]:
     """Hold a lock on a file, which says who does and for what, and give its descriptor. HostCannot, with what is busy
     and who, when somebody else has it.
 
@@ -94,7 +94,7 @@ def exclusive(path: Path, busy: str, say: Say = ignore_text, what: str = "") -> 
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        if not lock_after_the_dead(file, LIMITS.boot, say):
+        if not lock_after_dead(file, LIMITS.boot, say):
             file.seek(0)
             holder = file.read(_LONGEST_HOLDER).strip()
             raise HostCannot(f"{busy}{f' ({holder})' if holder else ''}", str(path), "wait until it ends")
@@ -115,11 +115,11 @@ def wait_for_dead_run(say: Say = ignore_text) -> None:
     state = Paths.default().state
     for path in (state / _MEASURING, *(state / _PRETENDING).glob("*.lock")):
         with contextlib.suppress(FileNotFoundError), path.open("r+") as file:
-            if lock_after_the_dead(file, LIMITS.boot, say) and path.parent != state:
+            if lock_after_dead(file, LIMITS.boot, say) and path.parent != state:
                 path.unlink()
 
 
-def lock_after_the_dead(file: int | IO[Any], limit: float, say: Say = ignore_text) -> bool:
+def lock_after_dead(file: int | IO[Any], limit: float, say: Say = ignore_text) -> bool:
     """`try_lock`, but wait for at most `limit` seconds if the process that took the lock is dead.
 
     What it started may have the lock still: what is left of its run, until all is put right, or a child that was to
@@ -129,7 +129,7 @@ def lock_after_the_dead(file: int | IO[Any], limit: float, say: Say = ignore_tex
     is_told = False
     unseen = 0
     while not (is_ours := try_lock(file)) and time.monotonic() < began + limit:
-        taker = _taker(file) or _named(file)
+        taker = _find_taker(file) or _read_named_holder(file)
         if taker is None:  # the lock has become free just now, or others have, which hides lines of /proc/locks
             unseen += 1
             if unseen == _LOOKS:
@@ -144,7 +144,7 @@ def lock_after_the_dead(file: int | IO[Any], limit: float, say: Say = ignore_tex
     return is_ours
 
 
-def _taker(file: int | IO[Any]) -> int | None:
+def _find_taker(file: int | IO[Any]) -> int | None:
     """The process that took a file's lock, which may be dead; None where the kernel tells of none."""
     inode = os.fstat(file if isinstance(file, int) else file.fileno()).st_ino
     for line in Path("/proc/locks").read_text().splitlines():
@@ -154,9 +154,11 @@ def _taker(file: int | IO[Any]) -> int | None:
     return None
 
 
-def _named(file: int | IO[Any]) -> int | None:
-    """The process that a file names as its holder, as `exclusive` and ledgers do. In a process namespace, as of a
-    container, /proc/locks leaves out locks that a process took which is dead by now."""
+def _read_named_holder(file: int | IO[Any]) -> int | None:
+    """The process that a file names as its holder: `hold_exclusive_lock` and ledgers write it.
+
+    In a process namespace, as of a container, /proc/locks leaves out locks that a dead process took.
+    """
     said = os.pread(file if isinstance(file, int) else file.fileno(), 512, 0)
     found = _NAMED.search(said)
     return int(found[1] or found[2]) if found else None

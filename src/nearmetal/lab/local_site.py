@@ -68,14 +68,14 @@ class LocalSite:
             with os.fdopen(descriptor, "wb") as handle:
                 handle.write(content)
         except OSError as error:
-            raise cannot_write(path, error.strerror, self.name, _remedy(error)) from error
+            raise cannot_write(path, error.strerror, self.name, _find_remedy(error)) from error
 
     async def get(self, path: str) -> bytes:
         refuse_zero_bytes([path])
         try:
             return Path(path).read_bytes()
         except OSError as error:
-            raise cannot_read(path, error.strerror, self.name, _remedy(error)) from error
+            raise cannot_read(path, error.strerror, self.name, _find_remedy(error)) from error
 
     async def part(self, path: str, begin: int, most: int) -> bytes:
         refuse_zero_bytes([path])
@@ -86,7 +86,7 @@ class LocalSite:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise cannot_read(path, error.strerror, self.name, _remedy(error)) from error
+            raise cannot_read(path, error.strerror, self.name, _find_remedy(error)) from error
 
     async def forward(self, port: int) -> int:
         return port
@@ -97,7 +97,7 @@ class LocalSite:
     @asynccontextmanager
     async def socket(self, path: str) -> AsyncIterator[str]:
         folder, _, name = path.rpartition("/")
-        with short_path(folder) as short:
+        with open_short_path(folder) as short:
             yield f"{short}/{name}"
 
     async def open_socket(self, path: str) -> str:
@@ -136,17 +136,17 @@ class BoundCommands:
 
 
 @contextmanager
-def short_path(folder: str | Path) -> Iterator[str]:
+def open_short_path(folder: str | Path) -> Iterator[str]:
     """A folder's path in this process by its descriptor, because a socket's path may have 107 bytes only. OSError."""
     with closing_descriptor(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         yield f"/proc/self/fd/{descriptor}"
 
 
-def _remedy(error: OSError) -> str:
+def _find_remedy(error: OSError) -> str:
     return "run nearmetal as root" if isinstance(error, PermissionError) and os.geteuid() != 0 else ""
 
 
-async def must(commands: Commands, *argv: str, stdin: bytes = b"", timeout: float = LIMITS.command) -> bytes:
+async def run_checked(commands: Commands, *argv: str, stdin: bytes = b"", timeout: float = LIMITS.command) -> bytes:
     """Run a command that has to succeed; its stdout. HostCannot with what it said otherwise."""
     return require_success(argv, await commands.exec(argv, stdin=stdin, timeout=timeout))
 
@@ -166,9 +166,9 @@ def shorten_words(said: str) -> str:
     return f"… {said[-_SAID:].partition(' ')[2]}"
 
 
-async def available_cpus(commands: Commands) -> list[int]:
+async def list_available_cpus(commands: Commands) -> list[int]:
     """The CPUs that our processes may use there, of those that are on: a process may be allowed what is off, too."""
-    *status, online = (await must(commands, "cat", "/proc/self/status", _ONLINE)).decode().splitlines()
+    *status, online = (await run_checked(commands, "cat", "/proc/self/status", _ONLINE)).decode().splitlines()
     allowed = next(line for line in status if line.startswith("Cpus_allowed_list:"))
     on = set(cpu_lists.parse(online))
     return [cpu for cpu in cpu_lists.parse(allowed.partition(":")[2]) if cpu in on]
@@ -176,13 +176,13 @@ async def available_cpus(commands: Commands) -> list[int]:
 
 async def read_memory(commands: Commands, name: str) -> int:
     """Bytes, as the kernel there counts them by a name of /proc/meminfo: "MemTotal", "MemAvailable"."""
-    lines = (await must(commands, "cat", "/proc/meminfo")).decode().splitlines()
+    lines = (await run_checked(commands, "cat", "/proc/meminfo")).decode().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
-async def host_facts() -> dict[str, Any]:
+async def read_host_facts() -> dict[str, Any]:
     """The probe's facts.v1 of this host; in a container also what that keeps from us."""
-    facts: dict[str, Any] = json.loads(await must(LocalSite(), str(probe.path()), "facts", "--json"))
+    facts: dict[str, Any] = json.loads(await run_checked(LocalSite(), str(probe.path()), "facts", "--json"))
     if container_privileges.is_contained():
         facts["container"] = {"lacks": list(container_privileges.find_lacking())}
     return facts
