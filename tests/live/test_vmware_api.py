@@ -13,7 +13,7 @@ from nearmetal.environments import vmware
 from nearmetal.environments.vmware import Options, VmwareEnvironment
 from nearmetal.errors import HostCannot, MachineLost, NearmetalError, ToolFailed, Unreachable
 from nearmetal.lab.local_site import LocalSite
-from nearmetal.lab.vmware import lending
+from nearmetal.lab.vmware import borrowing
 from nearmetal.lab.vmware.account import fingerprint
 from nearmetal.lab.vmware.vmware_machine import Reconfiguration, VsphereMachine
 from nearmetal.lab.vmware.vsphere import Vsphere
@@ -57,7 +57,7 @@ def options(there: Vcenter, folder: Path, **more: Any) -> Options:
 
 
 async def must_see(vsphere: Vsphere, name: str) -> VsphereMachine:
-    seen = await vsphere.seen((await lending.find_machine(vsphere, name)).reference)
+    seen = await vsphere.seen((await borrowing.find_machine(vsphere, name)).reference)
     assert seen is not None
     return seen
 
@@ -67,7 +67,7 @@ async def must_see(vsphere: Vsphere, name: str) -> VsphereMachine:
 
 async def test_what_a_machine_is(vsphere: Vsphere) -> None:
     seen = await must_see(vsphere, "web")
-    assert (seen.shape.vcpus, seen.shape.memory, seen.shape.nic, seen.power) == (2, 1024, "e1000e", "off")
+    assert (seen.hardware.vcpus, seen.hardware.memory, seen.hardware.nic, seen.power) == (2, 1024, "e1000e", "off")
     assert (seen.is_template, seen.has_tools, seen.mark, seen.addresses) == (False, True, "", ())
     assert (await must_see(vsphere, "golden")).is_template
     assert not (await must_see(vsphere, "bare")).has_tools
@@ -85,14 +85,16 @@ async def test_a_machine_becomes_another_and_what_it_was(vsphere: Vsphere, there
     assert looks["Places"] == before["Places"]
     seen = await must_see(vsphere, "web")
     assert seen.mark == "me" and seen.version != found.version
-    await vsphere.configure(seen, Reconfiguration(vcpus=2, cores=found.shape.cores, memory=1024, nic="e1000e", mark=""))
+    await vsphere.configure(
+        seen, Reconfiguration(vcpus=2, cores=found.hardware.cores, memory=1024, nic="e1000e", mark="")
+    )
     assert there.machines()["web"] == before
 
 
 async def test_power_and_the_address_that_comes_with_it(vsphere: Vsphere, there: Vcenter) -> None:
     seen = await must_see(vsphere, "web")
     await vsphere.start(seen.reference)
-    assert await lending.wait_address(vsphere, seen) == "192.0.2.9"
+    assert await borrowing.wait_address(vsphere, seen) == "192.0.2.9"
     await vsphere.stop(seen.reference)
     assert not there.machines()["web"]["Running"]
     # Its tools are silent: it cannot be asked to shut down.

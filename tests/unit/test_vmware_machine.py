@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from nearmetal.lab.vmware import vmware_machine as machines
-from nearmetal.lab.vmware.vmware_machine import Loan, Reconfiguration, Shape, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import BorrowingRecord, HardwareSettings, Reconfiguration, VsphereMachine
 from nearmetal.model import MachineSpec, Provision
 
-FOUND = Shape(vcpus=4, cores=2, memory=2048, nic="e1000e")
+FOUND = HardwareSettings(vcpus=4, cores=2, memory=2048, nic="e1000e")
 SPEC = MachineSpec(vcpus=2, memory=2**30)
-GIVEN = Shape(vcpus=2, cores=2, memory=1024, nic="e1000e")
+GIVEN = HardwareSettings(vcpus=2, cores=2, memory=1024, nic="e1000e")
 
 
 def seen(**more: Any) -> VsphereMachine:
@@ -19,7 +19,7 @@ def seen(**more: Any) -> VsphereMachine:
         "uuid": "u",
         "name": "web",
         "version": "1",
-        "shape": FOUND,
+        "hardware": FOUND,
         "cards": 1,
         "power": "off",
     }
@@ -27,14 +27,14 @@ def seen(**more: Any) -> VsphereMachine:
 
 
 def test_what_a_study_asks_for() -> None:
-    assert machines.choose_shape(SPEC, FOUND) == GIVEN
-    assert machines.choose_shape(SPEC.model_copy(update={"nic": "vmxnet3"}), FOUND).nic == "vmxnet3"
+    assert machines.choose_hardware(SPEC, FOUND) == GIVEN
+    assert machines.choose_hardware(SPEC.model_copy(update={"nic": "vmxnet3"}), FOUND).nic == "vmxnet3"
 
 
 @pytest.mark.parametrize(("vcpus", "cores", "then"), [(3, 2, 1), (4, 2, 2), (1, 2, 1), (3, 0, 0), (2, 1, 1)])
 def test_cores_of_a_socket_divide_the_vcpus(vcpus: int, cores: int, then: int) -> None:
     found = FOUND.model_copy(update={"cores": cores})
-    assert machines.choose_shape(MachineSpec(vcpus=vcpus, memory=2**30), found).cores == then
+    assert machines.choose_hardware(MachineSpec(vcpus=vcpus, memory=2**30), found).cores == then
 
 
 def test_only_what_differs_is_changed() -> None:
@@ -85,7 +85,7 @@ def test_what_vsphere_can_give(spec: MachineSpec, remedy: str) -> None:
     assert all(remedy in one for one in said)
 
 
-FITTING = {"shape": GIVEN}
+FITTING = {"hardware": GIVEN}
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_an_address_of_ones_own_takes_no_tools() -> None:
 
 # ── What it gets back ─────────────────────────────────────────────────────────────────────────────────────────────
 
-LOAN = Loan(found=FOUND, given=GIVEN, was_on=False, mark="me", started=True)
+LOAN = BorrowingRecord(found=FOUND, given=GIVEN, was_on=False, mark="me", started=True)
 
 
-def way(loan: Loan = LOAN, **now: Any) -> tuple[bool, Reconfiguration, bool, bool, int]:
-    found = machines.plan_return(loan, seen(**({"mark": "me", "shape": GIVEN} | now)))
+def way(loan: BorrowingRecord = LOAN, **now: Any) -> tuple[bool, Reconfiguration, bool, bool, int]:
+    found = machines.plan_restore(loan, seen(**({"mark": "me", "hardware": GIVEN} | now)))
     assert found is not None
     return found.stop, found.change, found.start, found.runs, len(found.left)
 
@@ -162,20 +162,20 @@ def test_a_machine_that_ran_runs_as_before() -> None:
     assert way(ran, power="on") == (True, RESTORED, True, False, 0)
     assert way(ran, power="off") == (False, RESTORED, True, False, 0)
     not_touched = ran.model_copy(update={"started": False})
-    assert way(not_touched, power="on", shape=FOUND) == (False, Reconfiguration(), False, False, 0)
+    assert way(not_touched, power="on", hardware=FOUND) == (False, Reconfiguration(), False, False, 0)
 
 
 def test_what_somebody_else_started_is_not_stopped() -> None:
     not_ours = LOAN.model_copy(update={"started": False})
-    assert way(not_ours, power="on", shape=FOUND) == (False, Reconfiguration(), False, False, 0)
+    assert way(not_ours, power="on", hardware=FOUND) == (False, Reconfiguration(), False, False, 0)
     assert way(not_ours, power="on") == (False, RESTORED, False, True, 0)
 
 
 def test_what_somebody_else_changed_is_theirs() -> None:
     theirs = GIVEN.model_copy(update={"vcpus": 8})
-    assert way(power="off", shape=theirs) == (False, Reconfiguration(memory=2048), False, False, 1)
+    assert way(power="off", hardware=theirs) == (False, Reconfiguration(memory=2048), False, False, 1)
 
 
 def test_a_machine_that_is_not_lent_is_left_alone() -> None:
-    assert machines.plan_return(LOAN, seen(mark="", shape=GIVEN)) is None
-    assert machines.plan_return(LOAN, seen(mark="somebody else", shape=GIVEN)) is None
+    assert machines.plan_restore(LOAN, seen(mark="", hardware=GIVEN)) is None
+    assert machines.plan_restore(LOAN, seen(mark="somebody else", hardware=GIVEN)) is None

@@ -16,10 +16,10 @@ from nearmetal.errors import HostCannot, NearmetalError, NotProvisioned
 from nearmetal.lab.borrowed.ssh_guests import BehindSsh, GuestBehindSsh, check_inside, check_permitted
 from nearmetal.lab.host_checks import check_provided, finding
 from nearmetal.lab.ssh import login as ssh_login
-from nearmetal.lab.vmware import lending
+from nearmetal.lab.vmware import borrowing
 from nearmetal.lab.vmware import vmware_machine as machines
 from nearmetal.lab.vmware.account import Account
-from nearmetal.lab.vmware.vmware_machine import AS_FOUND, Loan, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import AS_FOUND, BorrowingRecord, VsphereMachine
 from nearmetal.lab.vmware.vsphere import CARD, CLONE, CONFIGURE, POWER, Vsphere
 from nearmetal.model import (
     VIRTUAL_HARDWARE,
@@ -119,7 +119,7 @@ class BorrowedState(Frozen):
     uuid: str
     clone: str = ""
     """The name of the clone that is made; "" for a machine of the user's."""
-    loan: Loan | None = None
+    loan: BorrowingRecord | None = None
     """None for a machine that is used as it is."""
 
     def mark_started(self, machine: VsphereMachine) -> "BorrowedState":
@@ -139,7 +139,7 @@ class VmwareEnvironment:
         self._apis: dict[Account, Vsphere] = {}
 
     def _open_api(self, account: Account) -> Vsphere:
-        _must_be_importable()
+        _require_pyvmomi()
         if account not in self._apis:
             self._apis[account] = Vsphere(account)
         return self._apis[account]
@@ -157,7 +157,7 @@ class VmwareEnvironment:
         options = Options.model_validate(dict(spec.options))
         provision = spec.provision or self.provisions[0]
         found = [
-            check_provided("pyVmomi", _must_be_importable),
+            check_provided("pyVmomi", _require_pyvmomi),
             finding("this host", site.spec is None, "vSphere is spoken to from here", "leave machine.host out"),
             check_provided("a password", options.account.password),
             check_provided(
@@ -168,7 +168,7 @@ class VmwareEnvironment:
             *check_permitted("restart" if provision == "boot" else provision, machine),
         ]
         if all(one.ok for one in found):
-            found += await _looked_at(self._open_api(options.account), options, machine, provision)
+            found += await _check_machine(self._open_api(options.account), options, machine, provision)
         return found
 
     async def versions(self, options: Mapping[str, Any], site: Site) -> Mapping[str, str]:
@@ -198,7 +198,7 @@ class VmwareEnvironment:
             return handle
 
         try:
-            seen = await lending.find_machine(api, options.source)
+            seen = await borrowing.find_machine(api, options.source)
             is_cloned, has_address = options.template is not None, options.address is not None
             for one in machines.list_objections(seen, order.spec, order.provision, is_cloned, has_address):
                 if not one.ok:  # it has come to be since the check before the run
@@ -207,13 +207,13 @@ class VmwareEnvironment:
             handle = note_handle(borrowed)
             if (loan := borrowed.loan) is not None:
                 if borrowed.clone:
-                    seen = await lending.make_clone(api, seen, borrowed.clone, loan)
+                    seen = await borrowing.make_clone(api, seen, borrowed.clone, loan)
                 else:
-                    seen = await lending.borrow(api, seen, loan)
-                await api.configure(seen, machines.find_change(seen.shape, loan.given, loan.mark))
+                    seen = await borrowing.borrow_machine(api, seen, loan)
+                await api.configure(seen, machines.find_change(seen.hardware, loan.given, loan.mark))
                 handle = note_handle(borrowed.mark_started(seen))
-                await lending.start(api, seen, loan)
-            address = str(options.address) if options.address else await lending.wait_address(api, seen)
+                await borrowing.start_borrowed(api, seen, loan)
+            address = str(options.address) if options.address else await borrowing.wait_address(api, seen)
         except HostCannot as error:
             raise NotProvisioned(error.what, error.where or order.name, error.remedy) from None
         return await self._guests.enter(handle, order, options.make_way(address), ledger)
@@ -232,16 +232,16 @@ class VmwareEnvironment:
             await self._guests.leave(handle)
         await self._guests.let_go(handle)
         if now is not None and borrowed.clone:
-            await lending.remove(api, now)
+            await borrowing.remove_clone(api, now)
         elif now is not None and borrowed.loan is not None:
-            await lending.give_back(api, now, borrowed.loan, lambda: self._guests.try_to_leave(handle))
+            await borrowing.give_machine_back(api, now, borrowed.loan, lambda: self._guests.try_to_leave(handle))
 
 
-async def _looked_at(api: Vsphere, options: Options, spec: MachineSpec, provision: Provision) -> list[Finding]:
+async def _check_machine(api: Vsphere, options: Options, spec: MachineSpec, provision: Provision) -> list[Finding]:
     """What speaks against the machine itself, and against what we may do with it."""
     try:
         can_clone = options.template is None or await api.can_clone()
-        seen = await lending.find_machine(api, options.source)
+        seen = await borrowing.find_machine(api, options.source)
         denied = await api.denied(seen.reference, _list_needed(options, spec, seen, provision))
     except NearmetalError as error:
         return [Finding(what=f"vSphere at {options.server}", ok=False, detail=error.what, remedy=error.remedy)]
@@ -262,7 +262,7 @@ async def _looked_at(api: Vsphere, options: Options, spec: MachineSpec, provisio
     return found
 
 
-def _must_be_importable() -> None:
+def _require_pyvmomi() -> None:
     """HostCannot when pyVmomi is not installed, as not everybody needs it, or is broken."""
     if find_spec("pyVmomi") is None:
         raise HostCannot("it is not installed", "pyVmomi", describe_install("pyvmomi"))
@@ -276,9 +276,11 @@ def _must_be_importable() -> None:
 
 def _make_borrowed(seen: VsphereMachine, order: Order, options: Options) -> BorrowedState:
     """What is about to become of a machine; one that already is as the study asks is only used. Pure, but the mark."""
-    given = machines.choose_shape(order.spec, seen.shape)
-    loan = Loan(found=seen.shape, given=given, was_on=seen.power == "on", mark=lending.describe_borrower(order.name))
-    is_used = options.template is None and order.provision != "boot" and seen.shape == given
+    given = machines.choose_hardware(order.spec, seen.hardware)
+    loan = BorrowingRecord(
+        found=seen.hardware, given=given, was_on=seen.power == "on", mark=borrowing.describe_borrower(order.name)
+    )
+    is_used = options.template is None and order.provision != "boot" and seen.hardware == given
     return BorrowedState(
         options=options,
         reference=seen.reference,
@@ -290,7 +292,7 @@ def _make_borrowed(seen: VsphereMachine, order: Order, options: Options) -> Borr
 
 def _list_needed(options: Options, spec: MachineSpec, seen: VsphereMachine, provision: Provision) -> tuple[str, ...]:
     """The privileges that what is done to a machine takes."""
-    card = CARD if spec.nic not in (AS_FOUND, seen.shape.nic) else ()
+    card = CARD if spec.nic not in (AS_FOUND, seen.hardware.nic) else ()
     if options.template is not None:
         return (*CLONE, *CONFIGURE, *card, *POWER)
     return () if provision == "reuse" else (*CONFIGURE, *card, *POWER)

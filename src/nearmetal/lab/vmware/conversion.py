@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nearmetal.lab.vmware.vmware_machine import MARK, NICS, Power, Reconfiguration, Shape, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import MARK, NICS, HardwareSettings, Power, Reconfiguration, VsphereMachine
 
 READ = ["name", "config", "guest", "runtime.powerState"]
 """The properties that `seen` takes."""
@@ -19,7 +19,7 @@ def read_machine(reference: str, told: Mapping[str, Any]) -> VsphereMachine:
         uuid=config.instanceUuid or config.uuid,
         name=told["name"],
         version=config.changeVersion,
-        shape=Shape(
+        hardware=HardwareSettings(
             vcpus=hardware.numCPU,
             cores=hardware.numCoresPerSocket or 0,
             memory=hardware.memoryMB,

@@ -24,7 +24,7 @@ MARK = "nearmetal.borrowed"
 Power = Literal["on", "off", "suspended"]
 
 
-class Shape(Frozen):
+class HardwareSettings(Frozen):
     """What of a machine a study can ask for."""
 
     vcpus: int
@@ -45,7 +45,7 @@ class VsphereMachine(Frozen):
     name: str
     version: str
     """Of its configuration: another one after each change."""
-    shape: Shape
+    hardware: HardwareSettings
     cards: int
     power: Power
     is_template: bool = False
@@ -68,10 +68,10 @@ class Reconfiguration(Frozen):
     """"" takes it away."""
 
 
-def choose_shape(spec: MachineSpec, found: Shape) -> Shape:
+def choose_hardware(spec: MachineSpec, found: HardwareSettings) -> HardwareSettings:
     """What a machine has to be for a study."""
     fits = found.cores == 0 or spec.vcpus % found.cores == 0
-    return Shape(
+    return HardwareSettings(
         vcpus=spec.vcpus,
         cores=found.cores if fits else 1,
         memory=spec.memory // MEBIBYTE,
@@ -79,13 +79,13 @@ def choose_shape(spec: MachineSpec, found: Shape) -> Shape:
     )
 
 
-def find_change(now: Shape, then: Shape, mark: str) -> Reconfiguration:
+def find_change(now: HardwareSettings, then: HardwareSettings, mark: str) -> Reconfiguration:
     """What makes the one of the other."""
     differs = {key: value for key, value in then.model_dump().items() if getattr(now, key) != value}
     return Reconfiguration(**differs, mark=mark)
 
 
-def list_differences(found: Shape, wanted: Shape) -> list[str]:
+def list_differences(found: HardwareSettings, wanted: HardwareSettings) -> list[str]:
     """In words, what is not as wanted."""
     words = {"vcpus": "{} vCPUs", "cores": "{} cores a socket", "memory": "{} MiB of memory", "nic": "a card {}"}
     return [
@@ -149,7 +149,7 @@ def list_objections(
         ),
     ]
     if is_cloned:
-        return [*found, _clonable(seen, provision)]
+        return [*found, _check_clonable(seen, provision)]
     return [
         finding(name, not seen.is_template, "it is a template, which does not run", f'write template = "{seen.name}"'),
         *found,
@@ -159,11 +159,11 @@ def list_objections(
             f"{seen.mark} has borrowed it",
             f"wait until that ends, or put it right there: nearmetal clean; else remove its setting {MARK}",
         ),
-        _power(seen, choose_shape(spec, seen.shape), provision),
+        _check_power(seen, choose_hardware(spec, seen.hardware), provision),
     ]
 
 
-def _clonable(seen: VsphereMachine, provision: Provision) -> Finding:
+def _check_clonable(seen: VsphereMachine, provision: Provision) -> Finding:
     return finding(
         f"clones of {seen.name!r}",
         provision == "boot" and (seen.is_template or seen.power == "off"),
@@ -175,7 +175,7 @@ def _clonable(seen: VsphereMachine, provision: Provision) -> Finding:
 _STOP = 'stop it for the study, or allow nearmetal to: provision = "restart"'
 
 
-def _power(seen: VsphereMachine, wanted: Shape, provision: Provision) -> Finding:
+def _check_power(seen: VsphereMachine, wanted: HardwareSettings, provision: Provision) -> Finding:
     """Whether its power is what the provision wants, and one that stays as it is is as the study asks."""
     name = f"the machine {seen.name!r}"
     if seen.power == "suspended":
@@ -185,15 +185,15 @@ def _power(seen: VsphereMachine, wanted: Shape, provision: Provision) -> Finding
         return finding(name, seen.power == "off", "it is running, and it is yours", _STOP + use)
     if seen.power == "off":
         return finding(name, False, "it is off", 'set provision = "boot": it is started, and stopped afterwards')
-    differs = list_differences(seen.shape, wanted)
+    differs = list_differences(seen.hardware, wanted)
     return finding(name, provision == "restart" or not differs, f"it runs with {'; '.join(differs)}", _STOP)
 
 
-class Loan(Frozen):
+class BorrowingRecord(Frozen):
     """What is written down of a machine before it is changed."""
 
-    found: Shape
-    given: Shape
+    found: HardwareSettings
+    given: HardwareSettings
     """What it is changed to."""
     was_on: bool
     mark: str
@@ -202,7 +202,7 @@ class Loan(Frozen):
 
 
 @dataclass(frozen=True)
-class Return:
+class RestorePlan:
     """How a machine becomes what it was."""
 
     stop: bool
@@ -215,21 +215,21 @@ class Return:
     """What somebody else has changed meanwhile, in words: it is theirs."""
 
 
-def plan_return(loan: Loan, now: VsphereMachine) -> Return | None:
-    """None for a machine that is not on this loan: it was never changed, or has been put back."""
+def plan_restore(loan: BorrowingRecord, now: VsphereMachine) -> RestorePlan | None:
+    """None for a machine that this record does not describe: it was never changed, or has been put back."""
     if now.mark != loan.mark:
         return None
     values: dict[str, int | str] = {}
     left: list[str] = []
     for key, found in loan.found.model_dump().items():
-        current, given = getattr(now.shape, key), getattr(loan.given, key)
+        current, given = getattr(now.hardware, key), getattr(loan.given, key)
         if current == given != found:
             values[key] = found
         elif current not in (given, found):
             left.append(f"{key} is {current} now, which is not what nearmetal set ({given})")
     is_on = now.power == "on"
     stop = is_on and loan.started and (bool(values) or not loan.was_on)
-    return Return(
+    return RestorePlan(
         stop=stop,
         change=Reconfiguration.model_validate(values),
         start=loan.was_on and (stop or not is_on),

@@ -1,4 +1,4 @@
-"""How machines of vSphere's are found, lent and given back: what is asked of vSphere, in which order."""
+"""How machines of vSphere are found, borrowed and given back: what is asked of vSphere, in which order."""
 
 import asyncio
 import getpass
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from nearmetal.errors import HostCannot
 from nearmetal.lab.vmware import vmware_machine as machines
-from nearmetal.lab.vmware.vmware_machine import Loan, Reconfiguration, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import BorrowingRecord, Reconfiguration, VsphereMachine
 from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.spelling import did_you_mean
 
@@ -41,35 +41,35 @@ async def find_machine(api: Vsphere, name: str) -> VsphereMachine:
     return seen
 
 
-async def make_clone(api: Vsphere, template: VsphereMachine, name: str, loan: Loan) -> VsphereMachine:
+async def make_clone(api: Vsphere, template: VsphereMachine, name: str, loan: BorrowingRecord) -> VsphereMachine:
     """A clone, marked, off. Its card is still the template's."""
-    change = machines.find_change(template.shape, loan.given, loan.mark).model_copy(update={"nic": ""})
-    return await _must_see(api, await api.clone(template.reference, name, change))
+    change = machines.find_change(template.hardware, loan.given, loan.mark).model_copy(update={"nic": ""})
+    return await _require_machine(api, await api.clone(template.reference, name, change))
 
 
-async def borrow(api: Vsphere, seen: VsphereMachine, loan: Loan) -> VsphereMachine:
+async def borrow_machine(api: Vsphere, seen: VsphereMachine, loan: BorrowingRecord) -> VsphereMachine:
     """A machine of the user's, marked, off."""
     await api.configure(seen, Reconfiguration(mark=loan.mark))
-    marked = await _must_see(api, seen.reference)
+    marked = await _require_machine(api, seen.reference)
     if marked.mark != loan.mark:
         raise HostCannot(f"{marked.mark or 'somebody'} has borrowed it at the same moment", seen.name)
     if marked.power == "on":
         if not loan.was_on:
             raise HostCannot("somebody has started it at this moment", seen.name, "stop it for the study")
         await api.stop(marked.reference)
-        marked = await _must_see(api, marked.reference)
+        marked = await _require_machine(api, marked.reference)
     return marked
 
 
-async def start(api: Vsphere, machine: VsphereMachine, loan: Loan) -> None:
+async def start_borrowed(api: Vsphere, machine: VsphereMachine, loan: BorrowingRecord) -> None:
     """A machine that was configured as it was asked for. HostCannot when it is not so."""
     await api.start(machine.reference)
-    differs = machines.list_differences((await _must_see(api, machine.reference)).shape, loan.given)
+    differs = machines.list_differences((await _require_machine(api, machine.reference)).hardware, loan.given)
     if differs:
         raise HostCannot(f"it was not made as asked: {'; '.join(differs)}", machine.name)
 
 
-async def _must_see(api: Vsphere, reference: str) -> VsphereMachine:
+async def _require_machine(api: Vsphere, reference: str) -> VsphereMachine:
     seen = await api.seen(reference)
     if seen is None:
         raise HostCannot("somebody has removed the machine", reference)
@@ -80,7 +80,7 @@ async def wait_address(api: Vsphere, machine: VsphereMachine) -> str:
     """What its tools tell, as soon as they do."""
     until = asyncio.get_running_loop().time() + ADDRESS
     while True:
-        seen = await _must_see(api, machine.reference)
+        seen = await _require_machine(api, machine.reference)
         address = machines.choose_address(seen.addresses)
         if address is not None:
             return address
@@ -95,7 +95,7 @@ async def wait_address(api: Vsphere, machine: VsphereMachine) -> str:
         await asyncio.sleep(_PAUSE)
 
 
-async def remove(api: Vsphere, clone: VsphereMachine) -> None:
+async def remove_clone(api: Vsphere, clone: VsphereMachine) -> None:
     await api.settled(clone.reference)
     if (now := await api.seen(clone.reference)) is not None:
         if now.power == "on":
@@ -103,12 +103,14 @@ async def remove(api: Vsphere, clone: VsphereMachine) -> None:
         await api.remove(now.reference)
 
 
-async def give_back(api: Vsphere, now: VsphereMachine, loan: Loan, leave: Callable[[], Awaitable[None]]) -> None:
+async def give_machine_back(
+    api: Vsphere, now: VsphereMachine, loan: BorrowingRecord, leave: Callable[[], Awaitable[None]]
+) -> None:
     """As it was found; `leave` takes away what is ours in the guest, before it is stopped.
 
     HostCannot while it runs for somebody else, and once for what somebody else has changed.
     """
-    way = machines.plan_return(loan, now)
+    way = machines.plan_restore(loan, now)
     if way is None:
         return
     if way.runs:
@@ -118,9 +120,9 @@ async def give_back(api: Vsphere, now: VsphereMachine, loan: Loan, leave: Callab
         await leave()
         await api.stop(now.reference)
     if way.change != Reconfiguration():
-        await api.configure(await _must_see(api, now.reference), way.change)
+        await api.configure(await _require_machine(api, now.reference), way.change)
     if way.start:
         await api.start(now.reference)
-    await api.configure(await _must_see(api, now.reference), Reconfiguration(mark=""))
+    await api.configure(await _require_machine(api, now.reference), Reconfiguration(mark=""))
     if way.left:
         raise HostCannot(f"not all is as it was: {'; '.join(way.left)}", now.name, "see whether that is right")

@@ -1,4 +1,4 @@
-"""A machine of vSphere's is lent and given back over a vSphere of paper; killed at each of its steps as well."""
+"""A machine of vSphere's is borrowed and given back over a vSphere of paper; killed at each of its steps as well."""
 
 import os
 import sys
@@ -13,13 +13,13 @@ from nearmetal.environments.vmware import VmwareEnvironment
 from nearmetal.errors import HostCannot, NotProvisioned
 from nearmetal.lab.borrowed import ssh_guests as behind_ssh
 from nearmetal.lab.local_site import LocalSite
-from nearmetal.lab.vmware import lending
+from nearmetal.lab.vmware import borrowing
 from nearmetal.lab.vmware.account import Account
-from nearmetal.lab.vmware.vmware_machine import Reconfiguration, Shape, VsphereMachine
+from nearmetal.lab.vmware.vmware_machine import HardwareSettings, Reconfiguration, VsphereMachine
 from nearmetal.lab.vmware.vsphere import Vsphere
 from nearmetal.model import EnvironmentSpec, Handle, HostSpec, MachineSpec, Order, Provision, Recorder
 
-FOUND = Shape(vcpus=4, cores=1, memory=2048, nic="e1000e")
+FOUND = HardwareSettings(vcpus=4, cores=1, memory=2048, nic="e1000e")
 SPEC = MachineSpec(vcpus=2, memory=2**30, nic="vmxnet3")
 OPTIONS = {"server": "vcenter.example.org", "user": "me"}
 
@@ -83,9 +83,9 @@ class PaperVsphere(Vsphere):
         assert now.version == machine.version, "somebody changed it meanwhile"
         values = change.model_dump(exclude_none=True, exclude={"mark"}, exclude_defaults=True)
         assert not values or now.power == "off", "a machine that runs cannot become another"
-        shape = now.shape.model_copy(update=values)
+        hardware = now.hardware.model_copy(update=values)
         mark = now.mark if change.mark is None else change.mark
-        self._do("configure", machine.reference, shape=shape, mark=mark)
+        self._do("configure", machine.reference, hardware=hardware, mark=mark)
 
     async def start(self, reference: str) -> None:
         assert self.machines[reference].power == "off"
@@ -117,7 +117,7 @@ def machine(**looks: Any) -> VsphereMachine:
         "uuid": "u",
         "name": "web",
         "version": "1",
-        "shape": FOUND,
+        "hardware": FOUND,
         "cards": 1,
         "power": "off",
     }
@@ -175,9 +175,9 @@ async def test_it_is_as_before_when_it_is_given_back(
     before = alike(vsphere.machines)
     made = environment(vsphere, monkeypatch)
     handle = await made.create(order(provision, **source), LocalSite(), Notes())
-    lent = vsphere.machines["vm-clone" if "template" in source else "vm-1"]
-    assert lent.shape == Shape(vcpus=2, cores=1, memory=1024, nic="vmxnet3")
-    assert lent.power == "on" and lent.mark.startswith("nm-1 (")
+    borrowed = vsphere.machines["vm-clone" if "template" in source else "vm-1"]
+    assert borrowed.hardware == HardwareSettings(vcpus=2, cores=1, memory=1024, nic="vmxnet3")
+    assert borrowed.power == "on" and borrowed.mark.startswith("nm-1 (")
     await made.destroy(handle, LocalSite())
     assert alike(vsphere.machines) == before
     assert vsphere.deeds == deeds
@@ -212,8 +212,8 @@ async def test_killed_at_any_step_it_is_given_back_by_another_process(
 
 @pytest.mark.parametrize("provision", ["reuse", "restart"])
 async def test_one_that_is_as_asked_is_used_and_runs_on(monkeypatch: pytest.MonkeyPatch, provision: Provision) -> None:
-    shape = Shape(vcpus=2, cores=1, memory=1024, nic="vmxnet3")
-    vsphere = PaperVsphere(machine(power="on", shape=shape, addresses=("10.0.0.7",)))
+    hardware = HardwareSettings(vcpus=2, cores=1, memory=1024, nic="vmxnet3")
+    vsphere = PaperVsphere(machine(power="on", hardware=hardware, addresses=("10.0.0.7",)))
     before = dict(vsphere.machines)
     made = environment(vsphere, monkeypatch)
     handle = await made.create(order(provision), LocalSite(), Notes())
@@ -226,11 +226,11 @@ async def test_what_somebody_else_changes_meanwhile_is_told_once_and_left(monkey
     vsphere = PaperVsphere(machine())
     made = environment(vsphere, monkeypatch)
     handle = await made.create(order("boot"), LocalSite(), Notes())
-    theirs = vsphere.machines["vm-1"].shape.model_copy(update={"memory": 4096})
-    vsphere.machines["vm-1"] = vsphere.machines["vm-1"].model_copy(update={"shape": theirs})
+    theirs = vsphere.machines["vm-1"].hardware.model_copy(update={"memory": 4096})
+    vsphere.machines["vm-1"] = vsphere.machines["vm-1"].model_copy(update={"hardware": theirs})
     with pytest.raises(HostCannot, match="memory is 4096 now"):
         await made.destroy(handle, LocalSite())
-    assert vsphere.machines["vm-1"].shape == FOUND.model_copy(update={"memory": 4096})
+    assert vsphere.machines["vm-1"].hardware == FOUND.model_copy(update={"memory": 4096})
     await made.destroy(handle, LocalSite())
 
 
@@ -309,20 +309,20 @@ async def test_a_pyvmomi_that_is_broken_is_told(tmp_path: Path, monkeypatch: pyt
 async def test_none_or_two_of_a_name() -> None:
     vsphere = PaperVsphere(machine(), machine(reference="vm-2"), machine(reference="vm-3", name="mail"))
     with pytest.raises(HostCannot, match="no machine that you may see is called 'wep'") as refused:
-        await lending.find_machine(vsphere, "wep")
+        await borrowing.find_machine(vsphere, "wep")
     assert refused.value.remedy == "did you mean `web`?"
     with pytest.raises(HostCannot, match="2 machines are called 'web': Datacenter/vm-1/web and Datacenter/vm-2/web"):
-        await lending.find_machine(vsphere, "web")
-    assert (await lending.find_machine(vsphere, "vm-2/web")).reference == "vm-2"
-    assert (await lending.find_machine(vsphere, "mail")).reference == "vm-3"
+        await borrowing.find_machine(vsphere, "web")
+    assert (await borrowing.find_machine(vsphere, "vm-2/web")).reference == "vm-2"
+    assert (await borrowing.find_machine(vsphere, "mail")).reference == "vm-3"
 
 
 async def test_one_without_an_address_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lending, "ADDRESS", 0.0)
+    monkeypatch.setattr(borrowing, "ADDRESS", 0.0)
     vsphere = PaperVsphere(machine(power="on"))
     with pytest.raises(HostCannot, match="told no address") as refused:
-        await lending.wait_address(vsphere, vsphere.machines["vm-1"])
+        await borrowing.wait_address(vsphere, vsphere.machines["vm-1"])
     assert 'address = "192.168.7.2"' in refused.value.remedy
     vsphere.machines["vm-1"] = machine(power="off")
     with pytest.raises(HostCannot, match="went off"):
-        await lending.wait_address(vsphere, vsphere.machines["vm-1"])
+        await borrowing.wait_address(vsphere, vsphere.machines["vm-1"])
