@@ -8,7 +8,7 @@ pub mod figures;
 pub mod interface;
 pub mod interrupt;
 pub mod invocation;
-pub mod kernel;
+pub mod kernel_files;
 pub mod layout;
 pub mod netlink;
 pub mod output;

@@ -17,7 +17,7 @@ use rustix::thread::{
     CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_getaffinity, sched_setaffinity,
 };
 
-use crate::kernel::Kernel;
+use crate::kernel_files::KernelFiles;
 use crate::timing;
 
 /// What `launch` and `hold` share: the place that a process and all its children get.
@@ -83,7 +83,7 @@ impl CpuList {
     }
 
     /// The CPUs of this kernel that are online.
-    pub fn read_online(kernel: &Kernel) -> anyhow::Result<CpuList> {
+    pub fn read_online(kernel: &KernelFiles) -> anyhow::Result<CpuList> {
         kernel
             .read_text("/sys/devices/system/cpu/online")
             .context("the kernel does not tell its CPUs")?
@@ -92,7 +92,7 @@ impl CpuList {
     }
 
     /// These, if they are online and not all: what is kept off them has to go somewhere.
-    pub fn leaving_others(self, kernel: &Kernel) -> anyhow::Result<CpuList> {
+    pub fn leaving_others(self, kernel: &KernelFiles) -> anyhow::Result<CpuList> {
         let online = CpuList::read_online(kernel)?;
         if let Some(missing) = self.0.iter().find(|cpu| !online.has_cpu(**cpu)) {
             bail!("there is no CPU {missing}; those online are {online}");

@@ -4,10 +4,10 @@ use anyhow::Context;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::driver;
 use super::epoll::{Epoll, Plain, Tls, Transport};
 use super::plan::{EngineName, Plan};
 use super::recorder::Recorder;
+use super::send_loop;
 use super::thread_job::{Job, Live, Pace, Window};
 use super::uring::{self, Uring};
 
@@ -82,6 +82,6 @@ fn prepare_epoll<'a, T: Transport + 'a>(
     Ok(wrap_engine(engine))
 }
 
-fn wrap_engine<'a>(mut engine: impl driver::Engine<'a> + 'a) -> Worker<'a> {
-    Box::new(move |pace, window| driver::run(&mut engine, pace, window))
+fn wrap_engine<'a>(mut engine: impl send_loop::Engine<'a> + 'a) -> Worker<'a> {
+    Box::new(move |pace, window| send_loop::run(&mut engine, pace, window))
 }

@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use rustix::net;
 
-use super::driver::{self, Core, Engine, LONGEST_WAIT};
 use super::errors::Failure;
 use super::poller::{EventFlags, Poller};
 use super::recorder::{Exchange, Life};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
+use super::send_loop::{self, Engine, EngineState, LONGEST_WAIT};
 use super::socket;
 use super::thread_cpu;
 use super::thread_job::{Job, Live};
@@ -96,7 +96,7 @@ impl<Session> ConnectionSlot<Session> {
 }
 
 pub struct Epoll<'a, T: Transport> {
-    core: Core<'a>,
+    engine_state: EngineState<'a>,
     transport: T,
     poller: Poller,
     slots: Vec<ConnectionSlot<T::Session>>,
@@ -106,12 +106,12 @@ pub struct Epoll<'a, T: Transport> {
 
 impl<'a, T: Transport> Engine<'a> for Epoll<'a, T> {
     #[inline]
-    fn core(&mut self) -> &mut Core<'a> {
-        &mut self.core
+    fn engine_state(&mut self) -> &mut EngineState<'a> {
+        &mut self.engine_state
     }
 
     fn take_slot(&mut self) -> u32 {
-        self.core.free.pop().unwrap_or_else(|| {
+        self.engine_state.free.pop().unwrap_or_else(|| {
             self.slots.push(ConnectionSlot::default());
             (self.slots.len() - 1) as u32
         })
@@ -124,7 +124,7 @@ impl<'a, T: Transport> Engine<'a> for Epoll<'a, T> {
         slot.written = 0;
         slot.broke = None;
         slot.reply
-            .begin_reply(self.core.job.requests[request].is_head);
+            .begin_reply(self.engine_state.job.requests[request].is_head);
         if slot.socket.is_some() {
             let now = clock::monotonic_now();
             slot.phase = ConnectionPhase::Busy;
@@ -142,7 +142,7 @@ impl<'a, T: Transport> Engine<'a> for Epoll<'a, T> {
         if let Some(socket) = slot.socket.take() {
             self.transport.close(&socket, &mut slot.session);
             slot.generation = slot.generation.wrapping_add(1);
-            self.core.note_closed(&slot.life, now);
+            self.engine_state.note_closed(&slot.life, now);
         }
     }
 
@@ -154,7 +154,7 @@ impl<'a, T: Transport> Engine<'a> for Epoll<'a, T> {
             let slot = &self.slots[index as usize];
             if slot.event_token(index) == token && slot.socket.is_some() {
                 self.handle_event(index, flags);
-                driver::send_between(self);
+                send_loop::send_between(self);
             }
         }
         self.poller.ready > 0
@@ -185,7 +185,7 @@ impl<'a, T: Transport> Engine<'a> for Epoll<'a, T> {
 impl<'a, T: Transport> Epoll<'a, T> {
     pub fn new(job: &'a Job<'a>, live: &'a Live, transport: T) -> rustix::io::Result<Self> {
         Ok(Self {
-            core: Core::new(job, live),
+            engine_state: EngineState::new(job, live),
             transport,
             poller: Poller::new()?,
             slots: Vec::new(),
@@ -196,7 +196,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
 
     /// Open `count` connections before any clock starts. One that fails is tried again, and counted, when it is needed.
     pub fn open_pool(&mut self, count: u32) {
-        let stop = self.core.job.stop;
+        let stop = self.engine_state.job.stop;
         for _ in 0..count {
             if stop.load(Ordering::Relaxed) {
                 return;
@@ -206,12 +206,12 @@ impl<'a, T: Transport> Epoll<'a, T> {
             self.slots[index as usize].phase = ConnectionPhase::Opening;
             if !opened || self.register_events(index, EventFlags::OUT).is_err() {
                 self.rest_connection(index, clock::monotonic_now());
-                self.core.free.push(index);
+                self.engine_state.free.push(index);
             }
             // What is connected by now is noted before the next is opened, or the last ones would tell how long all take.
             self.wait(0);
         }
-        let limit = clock::monotonic_now() + self.core.job.timeout;
+        let limit = clock::monotonic_now() + self.engine_state.job.timeout;
         while self
             .slots
             .iter()
@@ -247,7 +247,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
                 self.send(index);
             }
             ConnectionPhase::Busy => {
-                let bytes = &self.core.job.requests[slot.request].bytes;
+                let bytes = &self.engine_state.job.requests[slot.request].bytes;
                 let unsent = (slot.written < bytes.len() || T::has_unsent(&slot.session))
                     && slot.broke.is_none();
                 if unsent && flags.contains(EventFlags::OUT) {
@@ -273,26 +273,28 @@ impl<'a, T: Transport> Epoll<'a, T> {
         if matches!(error, Some(Ok(Ok(())))) {
             slot.life.connected = now;
             slot.phase = ConnectionPhase::Idle;
-            self.core.idle.push(index);
+            self.engine_state.idle.push(index);
         } else {
             self.rest_connection(index, now);
-            self.core.free.push(index);
+            self.engine_state.free.push(index);
         }
     }
 
     /// The server closed, or spoke on, a connection that had no request.
     fn lose_idle(&mut self, index: u32) {
-        let idle = &mut self.core.idle;
+        let idle = &mut self.engine_state.idle;
         if let Some(at) = idle.iter().rposition(|other| *other == index) {
             idle.remove(at);
         }
         let slot = &self.slots[index as usize];
         if slot.used {
-            let core = &mut self.core;
-            core.recorder.not_kept(&slot.exchange, &core.window);
+            let engine_state = &mut self.engine_state;
+            engine_state
+                .recorder
+                .not_kept(&slot.exchange, &engine_state.window);
         }
         self.rest_connection(index, clock::monotonic_now());
-        self.core.free.push(index);
+        self.engine_state.free.push(index);
     }
 
     fn connect_and_send(&mut self, index: u32) {
@@ -320,7 +322,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
 
     fn connect_slot(&mut self, index: u32) -> rustix::io::Result<()> {
         let opened = clock::monotonic_now();
-        let job = self.core.job;
+        let job = self.engine_state.job;
         let socket = socket::begin_connect(job.address, !job.new_connections)?;
         let slot = &mut self.slots[index as usize];
         slot.socket = Some(socket);
@@ -330,7 +332,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
             opened,
             ..Life::default()
         };
-        self.core.note_opened();
+        self.engine_state.note_opened();
         Ok(())
     }
 
@@ -359,7 +361,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
             Ok(true) => {
                 slot.life.shaken = clock::monotonic_now();
                 slot.phase = ConnectionPhase::Idle;
-                self.core.idle.push(index);
+                self.engine_state.idle.push(index);
             }
             Ok(false) => {
                 let is_full = T::has_unsent(&slot.session);
@@ -370,7 +372,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
             Err(failure) if waits => self.fail_request(index, failure, clock::monotonic_now()),
             Err(_) => {
                 self.rest_connection(index, clock::monotonic_now());
-                self.core.free.push(index);
+                self.engine_state.free.push(index);
             }
         }
     }
@@ -389,7 +391,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
     fn send(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(socket) = &slot.socket else { return };
-        let bytes = &self.core.job.requests[slot.request].bytes;
+        let bytes = &self.engine_state.job.requests[slot.request].bytes;
         let is_new = slot.phase == ConnectionPhase::Connecting && !T::SHAKES;
         let mut would_block = false;
         while (slot.written < bytes.len() || T::has_unsent(&slot.session)) && !would_block {
@@ -398,9 +400,12 @@ impl<'a, T: Transport> Epoll<'a, T> {
                 Ok(count) => {
                     if slot.written == 0 {
                         slot.phase = ConnectionPhase::Busy;
-                        let core = &mut self.core;
-                        core.recorder
-                            .record_sent(&mut slot.exchange, &mut slot.life, &core.window);
+                        let engine_state = &mut self.engine_state;
+                        engine_state.recorder.record_sent(
+                            &mut slot.exchange,
+                            &mut slot.life,
+                            &engine_state.window,
+                        );
                     }
                     slot.written += count;
                 }
@@ -453,7 +458,8 @@ impl<'a, T: Transport> Epoll<'a, T> {
             return self.handle_errno(index, errno);
         }
         let now = clock::monotonic_now();
-        if slot.can_go_again(&self.core.job.requests[slot.request]) && slot.has_crossed(now) {
+        if slot.can_go_again(&self.engine_state.job.requests[slot.request]) && slot.has_crossed(now)
+        {
             return self.launch_again(index);
         }
         match slot.reply.end_stream() {
@@ -467,7 +473,7 @@ impl<'a, T: Transport> Epoll<'a, T> {
     fn handle_errno(&mut self, index: u32, errno: Errno) {
         let slot = &self.slots[index as usize];
         let closed = matches!(errno, Errno::CONNRESET | Errno::PIPE);
-        if closed && slot.can_go_again(&self.core.job.requests[slot.request]) {
+        if closed && slot.can_go_again(&self.engine_state.job.requests[slot.request]) {
             self.launch_again(index);
         } else {
             self.fail_request(index, errno.into(), clock::monotonic_now());
@@ -478,38 +484,42 @@ impl<'a, T: Transport> Epoll<'a, T> {
     fn launch_again(&mut self, index: u32) {
         let slot = &self.slots[index as usize];
         let (exchange, request) = (slot.exchange, slot.request);
-        let core = &mut self.core;
-        core.recorder.sent_again(&exchange, &core.window);
+        let engine_state = &mut self.engine_state;
+        engine_state
+            .recorder
+            .sent_again(&exchange, &engine_state.window);
         self.rest_connection(index, clock::monotonic_now());
         self.launch_request(index, exchange, request);
     }
 
     fn complete_request(&mut self, index: u32, now: Nanoseconds, hung_up: bool) {
         let slot = &mut self.slots[index as usize];
-        let job = self.core.job;
-        self.core
+        let job = self.engine_state.job;
+        self.engine_state
             .note_completed(&slot.exchange, &slot.reply, slot.request, now);
         slot.used = true;
         let is_sent =
             slot.written == job.requests[slot.request].bytes.len() && !T::has_unsent(&slot.session);
         let is_open = slot.reply.keep_alive && !hung_up;
         if !job.new_connections && !is_open {
-            let core = &mut self.core;
-            core.recorder.not_kept(&slot.exchange, &core.window);
+            let engine_state = &mut self.engine_state;
+            engine_state
+                .recorder
+                .not_kept(&slot.exchange, &engine_state.window);
         }
         let kept = !job.new_connections && is_open && is_sent;
         slot.phase = ConnectionPhase::Idle;
         if !kept {
             self.rest_connection(index, now);
         }
-        driver::after_reply(self, index, now, kept);
+        send_loop::after_reply(self, index, now, kept);
     }
 
     fn fail_request(&mut self, index: u32, failure: Failure, now: Nanoseconds) {
         let exchange = self.slots[index as usize].exchange;
-        self.core.note_failed(&exchange, failure, now);
+        self.engine_state.note_failed(&exchange, failure, now);
         self.rest_connection(index, now);
-        driver::after_failure(self, index, now);
+        send_loop::after_failure(self, index, now);
     }
 }
 
@@ -543,13 +553,13 @@ mod tests {
     #[test]
     fn a_connection_of_the_pool_that_can_be_written_to_is_kept() {
         with_pool(1, false, |engine| {
-            assert_eq!(engine.core.idle, [0]);
+            assert_eq!(engine.engine_state.idle, [0]);
             engine.handle_event(0, EventFlags::OUT);
-            assert_eq!(engine.core.idle, [0]);
-            assert!(engine.core.free.is_empty());
+            assert_eq!(engine.engine_state.idle, [0]);
+            assert!(engine.engine_state.free.is_empty());
             engine.handle_event(0, EventFlags::OUT | EventFlags::IN | EventFlags::RDHUP);
-            assert!(engine.core.idle.is_empty());
-            assert_eq!(engine.core.free, [0]);
+            assert!(engine.engine_state.idle.is_empty());
+            assert_eq!(engine.engine_state.free, [0]);
         });
     }
 

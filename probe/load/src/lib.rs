@@ -2,7 +2,6 @@
 
 mod arguments;
 mod document;
-mod driver;
 mod engine;
 mod epoll;
 mod errors;
@@ -25,6 +24,7 @@ mod request;
 mod request_mix;
 mod saturation;
 mod schedule;
+mod send_loop;
 pub mod serve;
 mod socket;
 mod spin;

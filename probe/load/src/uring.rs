@@ -5,12 +5,12 @@ use io_uring::types::{CancelBuilder, DestinationSlot, Fixed, SubmitArgs, Timespe
 use io_uring::{IoUring, opcode, squeue};
 use rustix::net::SocketAddrAny;
 
-use super::driver::{self, Core, Engine};
 use super::errors::Failure;
 use super::pinned_memory::PinnedMemory;
 use super::recorder::{Exchange, Life};
 use super::reply::{LastHead, Reply};
 use super::request::Request;
+use super::send_loop::{self, Engine, EngineState};
 use super::thread_job::{Job, Live};
 use ground::clock::{self, Nanoseconds, SECOND};
 
@@ -90,7 +90,7 @@ struct Memory {
 }
 
 pub struct Uring<'a> {
-    core: Core<'a>,
+    engine_state: EngineState<'a>,
     pinned: PinnedMemory<Memory>,
     capacity: u32,
     last_head: LastHead,
@@ -99,12 +99,12 @@ pub struct Uring<'a> {
 
 impl<'a> Engine<'a> for Uring<'a> {
     #[inline]
-    fn core(&mut self) -> &mut Core<'a> {
-        &mut self.core
+    fn engine_state(&mut self) -> &mut EngineState<'a> {
+        &mut self.engine_state
     }
 
     fn take_slot(&mut self) -> u32 {
-        self.core.free.pop().unwrap_or_else(|| {
+        self.engine_state.free.pop().unwrap_or_else(|| {
             self.pinned.slots.push(RingSlot {
                 buffer: vec![0; READ].into_boxed_slice(),
                 ..RingSlot::default()
@@ -125,13 +125,13 @@ impl<'a> Engine<'a> for Uring<'a> {
             return self.fail_request(index, Failure::System(libc::EMFILE), now);
         }
         slot.reply
-            .begin_reply(self.core.job.requests[request].is_head);
+            .begin_reply(self.engine_state.job.requests[request].is_head);
         slot.phase = RingPhase::Connecting;
         slot.life = Life {
             opened: now,
             ..Life::default()
         };
-        self.core.note_opened();
+        self.engine_state.note_opened();
         self.submit_chain(index);
     }
 
@@ -156,7 +156,7 @@ impl<'a> Engine<'a> for Uring<'a> {
         let any = !completions.is_empty();
         for (token, result) in completions.drain(..) {
             self.handle_event(token, result);
-            driver::send_between(self);
+            send_loop::send_between(self);
         }
         self.completions = completions;
         any
@@ -168,7 +168,7 @@ impl<'a> Engine<'a> for Uring<'a> {
             if slot.is_under_way() && slot.exchange.launched <= limit {
                 slot.phase = RingPhase::Cancelling;
                 let exchange = slot.exchange;
-                self.core
+                self.engine_state
                     .note_failed(&exchange, Failure::ClientTimeout, now);
                 self.cancel_slot(index as u32);
             }
@@ -197,7 +197,7 @@ impl<'a> Engine<'a> for Uring<'a> {
             .any(|slot| slot.phase != RingPhase::Empty)
             && clock::monotonic_now() < limit
         {
-            self.wait(driver::LONGEST_WAIT);
+            self.wait(send_loop::LONGEST_WAIT);
         }
     }
 }
@@ -213,7 +213,7 @@ impl<'a> Uring<'a> {
             discard: vec![0; DISCARD],
         };
         Ok(Self {
-            core: Core::new(job, live),
+            engine_state: EngineState::new(job, live),
             pinned: PinnedMemory::new(open_ring(capacity)?, memory),
             capacity,
             last_head: LastHead::default(),
@@ -308,7 +308,7 @@ impl<'a> Uring<'a> {
         let slot = &mut self.pinned.slots[index as usize];
         slot.phase = RingPhase::Empty;
         slot.generation = slot.generation.wrapping_add(1);
-        self.core.note_closed(&slot.life, now);
+        self.engine_state.note_closed(&slot.life, now);
         self.make_room(1);
         let entry = opcode::Close::new(Fixed(index))
             .build()
@@ -340,7 +340,7 @@ impl<'a> Uring<'a> {
             // part of the request tells how much that was.
             if result < 0 || matches!(step, RingStep::Send | RingStep::Receive) {
                 self.close(index, now);
-                driver::after_failure(self, index, now);
+                send_loop::after_failure(self, index, now);
             }
         } else if result < 0 {
             self.close(index, now);
@@ -361,9 +361,10 @@ impl<'a> Uring<'a> {
         slot.life.connected = now;
         // The kernel sends as soon as it is connected.
         slot.exchange.sent = now;
-        let core = &mut self.core;
-        core.recorder
-            .record_sent(&mut slot.exchange, &mut slot.life, &core.window);
+        let engine_state = &mut self.engine_state;
+        engine_state
+            .recorder
+            .record_sent(&mut slot.exchange, &mut slot.life, &engine_state.window);
     }
 
     /// The connection broke after a part of the request. The server may have answered before, and the chain, which would
@@ -409,16 +410,16 @@ impl<'a> Uring<'a> {
     fn complete_request(&mut self, index: u32, now: Nanoseconds) {
         self.close(index, now);
         let slot = &mut self.pinned.slots[index as usize];
-        self.core
+        self.engine_state
             .note_completed(&slot.exchange, &slot.reply, slot.request, now);
-        driver::after_reply(self, index, now, false);
+        send_loop::after_reply(self, index, now, false);
     }
 
     /// Write a failure down; the slot's connection is closed.
     fn fail_request(&mut self, index: u32, failure: Failure, now: Nanoseconds) {
         let exchange = self.pinned.slots[index as usize].exchange;
-        self.core.note_failed(&exchange, failure, now);
-        driver::after_failure(self, index, now);
+        self.engine_state.note_failed(&exchange, failure, now);
+        send_loop::after_failure(self, index, now);
     }
 }
 

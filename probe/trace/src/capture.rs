@@ -36,7 +36,7 @@ pub struct PacketFacts {
 }
 
 /// Who takes packets in.
-pub trait Taker {
+pub trait PacketConsumer {
     /// A packet comes next that is earlier than one before it in the file.
     fn note_earlier(&mut self, _: &Packet) {}
 
@@ -45,23 +45,23 @@ pub trait Taker {
     fn take_packet(&mut self, packet: &Packet) -> bool;
 
     /// Take those in that follow such a packet and are like it: how many of those behind it.
-    fn take_train(&mut self, packet: &Packet, behind: &Behind) -> usize;
+    fn take_batch(&mut self, packet: &Packet, behind: &Behind) -> usize;
 
     /// Take one in that comes alone.
     #[inline(never)]
-    fn lone_packet(&mut self, packet: &Packet) {
+    fn take_lone_packet(&mut self, packet: &Packet) {
         self.take_packet(packet);
     }
 }
 
 #[cfg(test)]
-impl<F: FnMut(&Packet)> Taker for F {
+impl<F: FnMut(&Packet)> PacketConsumer for F {
     fn take_packet(&mut self, packet: &Packet) -> bool {
         self(packet);
         false
     }
 
-    fn take_train(&mut self, _: &Packet, _: &Behind) -> usize {
+    fn take_batch(&mut self, _: &Packet, _: &Behind) -> usize {
         0
     }
 }
@@ -125,7 +125,7 @@ impl<S: Source> Capture<S> {
     }
 
     /// Let the next packets be taken in, at most so many: how many there were, fewer only at the end.
-    pub fn take_packets(&mut self, most: usize, taker: &mut impl Taker) -> usize {
+    pub fn take_packets(&mut self, most: usize, taker: &mut impl PacketConsumer) -> usize {
         let mut taken = 0;
         loop {
             taken += self.each_here(most - taken, taker);
@@ -139,7 +139,7 @@ impl<S: Source> Capture<S> {
                 if self.is_earlier {
                     taker.note_earlier(&packet);
                 }
-                taker.lone_packet(&packet);
+                taker.take_lone_packet(&packet);
             }
             taken += 1;
         }
@@ -148,7 +148,7 @@ impl<S: Source> Capture<S> {
     /// Those that lie whole in the window, where the format is simple enough to tell. Not the first one of the capture, of
     /// which more is to be noted.
     #[inline]
-    fn each_here(&mut self, most: usize, taker: &mut impl Taker) -> usize {
+    fn each_here(&mut self, most: usize, taker: &mut impl PacketConsumer) -> usize {
         let (Format::Pcap(pcap), Some(mut times)) = (&self.format, self.facts.times) else {
             return 0;
         };
@@ -174,7 +174,7 @@ impl<S: Source> Capture<S> {
             }
             if taker.take_packet(&packet) && pcap.repeats_lengths(&packet, rest) {
                 let behind = Behind::new(pcap, &packet, rest, most - taken);
-                let more = taker.take_train(&packet, &behind);
+                let more = taker.take_batch(&packet, &behind);
                 rest = rest.get(behind.size_of(more)..).unwrap_or_default();
                 // Of those between nobody asks.
                 if let Some(time) = behind.time_after(more) {

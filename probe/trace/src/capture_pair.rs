@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 
 use super::PACKETS_AT_ONCE;
-use super::analysis::{Analysis, dissect_packet};
-use super::capture::{Capture, Taker};
+use super::capture::{Capture, PacketConsumer};
 use super::clocks::{CapturePlace, Clocks};
 use super::comparison::Comparison;
 use super::distributions::Requests;
@@ -17,6 +16,7 @@ use super::head::Kind;
 use super::hosts::Hosts;
 use super::join::Join;
 use super::packet::Time;
+use super::packet_dispatch::{PacketDispatcher, dissect_packet};
 use super::source::Source;
 
 /// Connections that are followed at a time in each capture: so many in both, and all that the join keeps, take less than 64 MB.
@@ -30,7 +30,7 @@ struct Reading<'a, S> {
     stop: &'a AtomicBool,
     place: CapturePlace,
     capture: Capture<S>,
-    analysis: Analysis,
+    dispatcher: PacketDispatcher,
     /// The time of its next packet by the clock of the first capture; None at its end.
     next: Option<Time>,
 }
@@ -43,13 +43,13 @@ impl<'a, S: Source> Reading<'a, S> {
         join: &Join,
         stop: &'a AtomicBool,
     ) -> Reading<'a, S> {
-        let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
-        analysis.hosts = hosts;
+        let mut dispatcher = PacketDispatcher::new(MOST_CONNECTIONS, fastrand::u64(..));
+        dispatcher.hosts = hosts;
         let mut reading = Reading {
             stop,
             place,
             capture,
-            analysis,
+            dispatcher,
             next: None,
         };
         reading.advance_packet(join);
@@ -71,10 +71,10 @@ impl<'a, S: Source> Reading<'a, S> {
     fn take_next(&mut self, join: &mut Join) {
         if let Some(packet) = self.capture.current_packet() {
             if self.capture.is_earlier {
-                self.analysis.note_earlier(&packet);
+                self.dispatcher.note_earlier(&packet);
             }
             let dissected = dissect_packet(&packet);
-            let client = self.analysis.take_dissected(&dissected);
+            let client = self.dispatcher.take_dissected(&dissected);
             if let (Ok(dissected), Some(client)) = (&dissected, client) {
                 join.take_segment(self.place, dissected, client);
             }
@@ -83,14 +83,14 @@ impl<'a, S: Source> Reading<'a, S> {
     }
 
     fn tell_requests(&mut self, join: &mut Join, requests: &mut Requests) -> anyhow::Result<()> {
-        for finished in self.analysis.gathered.done.kept.drain(..) {
+        for finished in self.dispatcher.gathered.exchanges.kept.drain(..) {
             for (finished, joined) in join.tell_finished(self.place, finished) {
                 requests
                     .take_exchange(&finished, joined)
                     .context("cannot write requests")?;
             }
         }
-        self.analysis.gathered.done.kept.shrink_to(FEW_TOLD);
+        self.dispatcher.gathered.exchanges.kept.shrink_to(FEW_TOLD);
         Ok(())
     }
 }
@@ -125,7 +125,7 @@ pub fn side_by_side<S: Source>(
         next.tell_requests(&mut join, &mut requests)?;
         if count % PACKETS_AT_ONCE == 0 {
             for reading in [&mut *first, &mut *second] {
-                reading.analysis.bound_memory();
+                reading.dispatcher.bound_memory();
                 reading.tell_requests(&mut join, &mut requests)?;
             }
         }
@@ -139,7 +139,7 @@ pub fn side_by_side<S: Source>(
     while are_open {
         are_open = false;
         for reading in [&mut *first, &mut *second] {
-            are_open |= reading.analysis.finish();
+            are_open |= reading.dispatcher.finish();
             reading.tell_requests(&mut join, &mut requests)?;
         }
     }
@@ -155,7 +155,7 @@ pub fn side_by_side<S: Source>(
             false => "server",
         };
         let end = is_common.then_some(end);
-        document_assembly::compose_capture(name, &reading.capture, &mut reading.analysis, end)
+        document_assembly::compose_capture(name, &reading.capture, &mut reading.dispatcher, end)
     });
     let documents = documents.collect();
     let [first, second] = &mut readings;
@@ -167,15 +167,15 @@ pub fn side_by_side<S: Source>(
         seen_at_both(client, server, Kind::Request),
         seen_at_both(server, client, Kind::Response),
     );
-    let mut ignored = client.analysis.strangers.by_name();
-    for (name, count) in server.analysis.strangers.by_name() {
+    let mut ignored = client.dispatcher.strangers.by_name();
+    for (name, count) in server.dispatcher.strangers.by_name() {
         *ignored.entry(name).or_default() += count;
     }
     let joined = is_common.then(|| join.build_document());
     Ok(document_assembly::compose_document(
         documents,
         sides,
-        &client.analysis.sums,
+        &client.dispatcher.sums,
         ignored,
         &mut requests.distributions,
         joined,
@@ -184,8 +184,8 @@ pub fn side_by_side<S: Source>(
 
 /// What one side sent: as it left at its own end, but what was overtaken or doubled as it arrived at the other.
 fn seen_at_both<S: Source>(own: &mut Reading<S>, other: &Reading<S>, kind: Kind) -> Side {
-    let arrived = other.analysis.sums.counts_of(kind);
-    let mut side = document_assembly::compose_side(&mut own.analysis, kind);
+    let arrived = other.dispatcher.sums.counts_of(kind);
+    let mut side = document_assembly::compose_side(&mut own.dispatcher, kind);
     side.counts.reordered = arrived.reordered;
     side.counts.duplicates = arrived.duplicates;
     side

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::analysis::{DissectedPacket, dissect_packet};
 use super::capture::Capture;
 use super::client_ends::Askers;
 use super::clocks::{ClockWindow, Clocks, Gain, Stamp, estimate_clocks};
@@ -10,6 +9,7 @@ use super::connection_key::{ConnectionEnd, Key};
 use super::direction_join::AT_ONCE;
 use super::hosts::Hosts;
 use super::packet::{Time, Times, UNTIMED};
+use super::packet_dispatch::{DissectedPacket, dissect_packet};
 use super::source::Source;
 use super::tcp::{self, Segment};
 

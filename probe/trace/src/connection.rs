@@ -5,7 +5,7 @@ use super::counts::Counts;
 use super::document::Protocols;
 use super::exchange::Exchanges;
 use super::exchange::phases::Handshake;
-use super::finished_exchanges::{Done, Findings};
+use super::exchange_sink::{ExchangeSink, Findings};
 use super::head::Kind;
 use super::packet::{Time, known_time};
 use super::packet_identity::Mark;
@@ -200,7 +200,7 @@ impl Connection {
             self.end_stream(from, segment);
         }
         if self.is_closed() {
-            self.tell_done(&mut gathered.done);
+            self.report_finished(&mut gathered.exchanges);
         }
         self.look_ahead();
     }
@@ -376,7 +376,7 @@ impl Connection {
     }
 
     /// Tell what waits as far as it was seen, and go on without what was kept for it.
-    pub fn forget_kept(&mut self, done: &mut Done) {
+    pub fn forget_kept(&mut self, sink: &mut ExchangeSink) {
         self.catch_up();
         for way in &mut self.ways.0 {
             if !way.stream.ahead.is_empty() || way.reader.held_bytes() > 0 {
@@ -385,7 +385,7 @@ impl Connection {
                 way.write.lose_track();
             }
         }
-        while self.give_up_oldest(done) {}
+        while self.give_up_oldest(sink) {}
         self.exchanges.release_room();
         self.look_ahead();
     }
@@ -403,9 +403,9 @@ impl Connection {
             self.exchanges.take_back();
         }
         for from in ConnectionEnd::BOTH {
-            self.settle_acknowledged(from, &mut gathered.done);
+            self.settle_acknowledged(from, &mut gathered.exchanges);
             self.complete_by_end(from);
         }
-        while self.tell_oldest(&mut gathered.done) {}
+        while self.report_oldest(&mut gathered.exchanges) {}
     }
 }

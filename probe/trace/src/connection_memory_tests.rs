@@ -1,7 +1,7 @@
 //! What connections keep for later is bounded for all of them together, whatever a capture holds.
 
-use super::analysis::Analysis;
 use super::capture::Capture;
+use super::packet_dispatch::PacketDispatcher;
 use super::wire::{Pcap, Talk};
 
 /// So many connections are followed at a time.
@@ -18,15 +18,15 @@ fn measure_kept(count: usize, speak: impl Fn(&mut Talk)) -> (usize, usize) {
     });
     let file = Pcap::default().file(&talks.collect::<Vec<_>>());
     let mut capture = Capture::open(file.as_slice());
-    let mut analysis = Analysis::new(MOST, 1);
+    let mut dispatcher = PacketDispatcher::new(MOST, 1);
     let (mut most, mut told) = (0, 0);
-    while capture.take_packets(64, &mut analysis) > 0 {
-        analysis.bound_memory();
-        told += analysis.gathered.done.kept.drain(..).count();
-        most = most.max(analysis.kept_memory());
+    while capture.take_packets(64, &mut dispatcher) > 0 {
+        dispatcher.bound_memory();
+        told += dispatcher.gathered.exchanges.kept.drain(..).count();
+        most = most.max(dispatcher.kept_memory());
     }
-    while analysis.finish() {}
-    (most, told + analysis.gathered.done.kept.len())
+    while dispatcher.finish() {}
+    (most, told + dispatcher.gathered.exchanges.kept.len())
 }
 
 /// What may be kept of each connection that is followed at most, growth until the next look and spare room included.

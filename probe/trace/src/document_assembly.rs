@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::analysis::{Analysis, Sums};
 use super::capture::Capture;
 use super::distributions::Distributions;
 use super::document::{CaptureDocument, Document, Side};
 use super::head::Kind;
 use super::join_document::JoinDocument;
+use super::packet_dispatch::{PacketDispatcher, Sums};
 use super::source::Source;
 use super::{link, warnings};
 
 /// What is told of one side, from what was counted of it.
-pub fn compose_side(analysis: &mut Analysis, kind: Kind) -> Side {
-    let shapes = &mut analysis.gathered.shapes;
+pub fn compose_side(dispatcher: &mut PacketDispatcher, kind: Kind) -> Side {
+    let shapes = &mut dispatcher.gathered.shapes;
     Side {
-        counts: *analysis.sums.counts_of(kind),
+        counts: *dispatcher.sums.counts_of(kind),
         sizes: shapes.sizes_mut(kind).list_buckets().collect(),
         writes: shapes.writes_mut(kind).infer_writes(),
     }
@@ -25,7 +25,7 @@ pub fn compose_side(analysis: &mut Analysis, kind: Kind) -> Side {
 pub fn compose_capture<S: Source>(
     file: &str,
     capture: &Capture<S>,
-    analysis: &mut Analysis,
+    dispatcher: &mut PacketDispatcher,
     end: Option<&'static str>,
 ) -> CaptureDocument {
     let facts = &capture.facts;
@@ -41,12 +41,12 @@ pub fn compose_capture<S: Source>(
         untimed_packets: facts.untimed_packets,
         first_ns: facts.times.map(|times| times.first),
         last_ns: facts.times.map(|times| times.last),
-        backward_packets: analysis.sums.backward,
-        rewritten_connections: analysis.rewritten.count,
+        backward_packets: dispatcher.sums.backward,
+        rewritten_connections: dispatcher.rewritten.count,
         problem: facts.problem.clone(),
         end,
-        client: compose_side(analysis, Kind::Request),
-        server: compose_side(analysis, Kind::Response),
+        client: compose_side(dispatcher, Kind::Request),
+        server: compose_side(dispatcher, Kind::Response),
     }
 }
 

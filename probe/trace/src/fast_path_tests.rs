@@ -1,10 +1,10 @@
 //! Most packets take a short way through the analysis; whatever is said of them must be what the long way says.
 
-use super::analysis::{Analysis, dissect_packet};
-use super::capture::{Capture, Taker};
+use super::capture::{Capture, PacketConsumer};
+use super::packet_dispatch::{PacketDispatcher, dissect_packet};
 use super::pcap::Behind;
+use super::plain_tcp_packet::{PLAIN, PlainTcpPacket, STAMPED};
 use super::tcp::Fields;
-use super::usual_packet::{PLAIN, STAMPED, Usual};
 use super::{PACKETS_AT_ONCE, fuzz_entries};
 
 use super::wire::{GET, Packet, Pcap, STEP, Talk, reply};
@@ -192,17 +192,17 @@ fn the_short_way_says_what_the_long_one_says_of_many() {
 
 /// An analysis, and how many packets it took in as others' followers.
 struct FollowerCount {
-    analysis: Analysis,
+    dispatcher: PacketDispatcher,
     followers: usize,
 }
 
-impl Taker for FollowerCount {
+impl PacketConsumer for FollowerCount {
     fn take_packet(&mut self, packet: &super::packet::Packet) -> bool {
-        self.analysis.take_packet(packet)
+        self.dispatcher.take_packet(packet)
     }
 
-    fn take_train(&mut self, packet: &super::packet::Packet, behind: &Behind) -> usize {
-        let count = self.analysis.take_train(packet, behind);
+    fn take_batch(&mut self, packet: &super::packet::Packet, behind: &Behind) -> usize {
+        let count = self.dispatcher.take_batch(packet, behind);
         self.followers += count;
         count
     }
@@ -218,7 +218,7 @@ fn count_followers(happens: fn(&mut Packet)) -> usize {
     happens(&mut talk.packets[first + 10]);
     let file = Pcap::default().file(&talk.packets);
     let mut counted = FollowerCount {
-        analysis: Analysis::new(1, 7),
+        dispatcher: PacketDispatcher::new(1, 7),
         followers: 0,
     };
     Capture::open(file.as_slice()).take_packets(usize::MAX, &mut counted);
@@ -260,27 +260,33 @@ fn trains_end_where_others_want_to_look() {
         let file = draw_capture(seed);
         let mut random = fastrand::Rng::with_seed(seed);
         let said = [usize::MAX, random.usize(1..20)].map(|most| {
-            let mut analysis = Analysis::new(64, seed);
+            let mut dispatcher = PacketDispatcher::new(64, seed);
             let mut capture = Capture::open(file.as_slice());
-            while capture.take_packets(most, &mut analysis) == most {}
-            (capture.facts.packets, describe_findings(analysis))
+            while capture.take_packets(most, &mut dispatcher) == most {}
+            (capture.facts.packets, describe_findings(dispatcher))
         });
         assert_eq!(said[0], said[1], "seed {seed}");
     }
 }
 
-fn describe_findings(mut analysis: Analysis) -> String {
-    analysis.finish();
-    format!("{:?} {:?}", analysis.sums, analysis.gathered.done.kept)
+fn describe_findings(mut dispatcher: PacketDispatcher) -> String {
+    dispatcher.finish();
+    format!(
+        "{:?} {:?}",
+        dispatcher.sums, dispatcher.gathered.exchanges.kept
+    )
 }
 
 #[test]
 fn places_that_others_take_over_are_forgotten() {
     for seed in 0..300 {
         let file = draw_capture(seed);
-        let mut short = Analysis::new(2, seed);
+        let mut short = PacketDispatcher::new(2, seed);
         Capture::open(file.as_slice()).take_packets(usize::MAX, &mut short);
-        let (mut capture, mut long) = (Capture::open(file.as_slice()), Analysis::new(2, seed));
+        let (mut capture, mut long) = (
+            Capture::open(file.as_slice()),
+            PacketDispatcher::new(2, seed),
+        );
         while fuzz_entries::read_plainly(&mut capture, &mut long) == PACKETS_AT_ONCE {}
         let [short, long] = [short, long].map(describe_findings);
         assert_eq!(short, long, "seed {seed}");
@@ -308,7 +314,7 @@ fn usual_packets_are_read_as_others_are() {
 
 /// 1 if it is a usual packet, whose headers take so many bytes.
 fn is_read_as_others<const HEADERS: usize>(packet: &super::packet::Packet) -> u32 {
-    let Some(read) = Usual::<HEADERS>::from_packet(packet) else {
+    let Some(read) = PlainTcpPacket::<HEADERS>::from_packet(packet) else {
         return 0;
     };
     let Some(segment) = read.read_segment() else {

@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::analysis::{Analysis, dissect_packet};
-use super::capture::{Capture, Taker};
+use super::capture::{Capture, PacketConsumer};
 use super::comparison;
 use super::connection::Connection;
 use super::distributions::Requests;
 use super::document::Document;
 use super::head::{self, Kind};
+use super::packet_dispatch::{PacketDispatcher, dissect_packet};
 use super::reader::{FoundMessage, MessageReader, Piece};
 use super::{PACKETS_AT_ONCE, capture_pair, of_one, read_by, tcp, text, warnings};
 
@@ -49,7 +49,10 @@ fn leave_order_out(document: &Document, plain: &mut Document) {
 }
 
 /// The next packets, with no short cut taken: all that is found in them must be found on any other way too.
-pub(super) fn read_plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis) -> usize {
+pub(super) fn read_plainly(
+    capture: &mut Capture<&[u8]>,
+    dispatcher: &mut PacketDispatcher,
+) -> usize {
     for taken in 0..PACKETS_AT_ONCE {
         if capture.advance_packet().is_none() {
             return taken;
@@ -58,9 +61,9 @@ pub(super) fn read_plainly(capture: &mut Capture<&[u8]>, analysis: &mut Analysis
             return taken;
         };
         if capture.is_earlier {
-            analysis.note_earlier(&packet);
+            dispatcher.note_earlier(&packet);
         }
-        analysis.take_by(Connection::take_plainly, &dissect_packet(&packet));
+        dispatcher.take_with(Connection::take_by_longest_way, &dissect_packet(&packet));
     }
     PACKETS_AT_ONCE
 }

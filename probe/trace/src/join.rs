@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::analysis::DissectedPacket;
 use super::client_ends::Askers;
 use super::clocks::{CapturePlace, Clocks};
 use super::connection_key::{ConnectionEnd, Ends, Key};
 use super::direction_join::{self, Alone, Lane, Leaving};
 use super::join_document::{BetweenEnds, Fates, JoinDocument, JoinSpreads};
 use super::packet::{Time, Times};
+use super::packet_dispatch::DissectedPacket;
 use super::request_record::{FinishedExchange, JoinedExchange, Mishaps};
 use super::tcp::{self, Segment};
 use ground::statistics::Durations;

@@ -11,7 +11,6 @@ use anyhow::{Context, bail};
 use ground::invocation::own_name;
 use ground::{interrupt, layout, output};
 
-mod analysis;
 mod bytes;
 mod capture;
 mod capture_pair;
@@ -26,9 +25,9 @@ mod distributions;
 mod document;
 mod document_assembly;
 mod exchange;
+mod exchange_sink;
 mod file_guard;
 mod file_window;
-mod finished_exchanges;
 mod head;
 #[cfg(test)]
 mod heap_peak;
@@ -40,9 +39,11 @@ mod link;
 mod mapped_file;
 mod out_of_order;
 mod packet;
+mod packet_dispatch;
 mod packet_identity;
 mod pcap;
 mod pcapng;
+mod plain_tcp_packet;
 mod proxy_protocol;
 mod reader;
 mod recent_connections;
@@ -60,7 +61,6 @@ mod text;
 mod translations;
 mod tunnel;
 mod unfollowed_packets;
-mod usual_packet;
 mod warnings;
 mod writes;
 
@@ -81,10 +81,10 @@ mod memory_tests;
 #[allow(dead_code)]
 mod wire;
 
-use analysis::Analysis;
 use capture::{Capture, NO_FORMAT};
 use distributions::Requests;
 pub use document::Document;
+use packet_dispatch::PacketDispatcher;
 pub use request_record::RequestLine;
 use source::{Source, Until};
 
@@ -209,53 +209,53 @@ fn of_one<S: Source>(
     capture: Capture<S>,
     requests: Requests,
 ) -> anyhow::Result<Document> {
-    let read = |capture: &mut Capture<S>, analysis: &mut Analysis| {
-        capture.take_packets(PACKETS_AT_ONCE, analysis)
+    let read = |capture: &mut Capture<S>, dispatcher: &mut PacketDispatcher| {
+        capture.take_packets(PACKETS_AT_ONCE, dispatcher)
     };
     read_by(read, names, capture, requests)
 }
 
 /// `read` takes the next [`PACKETS_AT_ONCE`] in and says how many there were: fewer at the end.
 fn read_by<S: Source>(
-    mut read: impl FnMut(&mut Capture<S>, &mut Analysis) -> usize,
+    mut read: impl FnMut(&mut Capture<S>, &mut PacketDispatcher) -> usize,
     names: &[String],
     mut capture: Capture<S>,
     mut requests: Requests,
 ) -> anyhow::Result<Document> {
-    let mut analysis = Analysis::new(MOST_CONNECTIONS, fastrand::u64(..));
+    let mut dispatcher = PacketDispatcher::new(MOST_CONNECTIONS, fastrand::u64(..));
     if !requests.are_written() {
         let distributions = std::mem::take(&mut requests.distributions);
-        analysis.gathered.done.counted = Some(distributions);
+        dispatcher.gathered.exchanges.counted = Some(distributions);
     }
-    let tell = |analysis: &mut Analysis, requests: &mut Requests| {
-        let mut kept = analysis.gathered.done.kept.drain(..);
+    let tell = |dispatcher: &mut PacketDispatcher, requests: &mut Requests| {
+        let mut kept = dispatcher.gathered.exchanges.kept.drain(..);
         let taken = kept.try_for_each(|finished| requests.take_exchange(&finished, None));
         taken.context("cannot write requests")
     };
     loop {
-        let taken = read(&mut capture, &mut analysis);
-        analysis.bound_memory();
-        tell(&mut analysis, &mut requests)?;
+        let taken = read(&mut capture, &mut dispatcher);
+        dispatcher.bound_memory();
+        tell(&mut dispatcher, &mut requests)?;
         if taken < PACKETS_AT_ONCE {
             break;
         }
     }
-    while analysis.finish() {
-        tell(&mut analysis, &mut requests)?;
+    while dispatcher.finish() {
+        tell(&mut dispatcher, &mut requests)?;
     }
-    tell(&mut analysis, &mut requests)?;
+    tell(&mut dispatcher, &mut requests)?;
     requests.flush_lines().context("cannot write requests")?;
-    if let Some(counted) = analysis.gathered.done.counted.take() {
+    if let Some(counted) = dispatcher.gathered.exchanges.counted.take() {
         requests.distributions = counted;
     }
     let name = names.first().map_or("", String::as_str);
-    let capture = document_assembly::compose_capture(name, &capture, &mut analysis, None);
+    let capture = document_assembly::compose_capture(name, &capture, &mut dispatcher, None);
     let sides = (capture.client.clone(), capture.server.clone());
-    let ignored = analysis.strangers.by_name();
+    let ignored = dispatcher.strangers.by_name();
     Ok(document_assembly::compose_document(
         vec![capture],
         sides,
-        &analysis.sums,
+        &dispatcher.sums,
         ignored,
         &mut requests.distributions,
         None,

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_lately_is_found_and_can_be_forgotten() {
+    fn a_recent_connection_is_found_and_can_be_forgotten() {
         let mut lately = Lately::new(64, 7);
         let (source, destination) = ((mapped(0x0a00_0002), 40_000), (mapped(0x0a00_0001), 80));
         let (key, from) = Key::new(source, destination);

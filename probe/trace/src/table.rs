@@ -57,13 +57,13 @@ impl Table {
 
     /// The same for what stands in a packet, if such packets came lately: its place, the end that they come from, and itself.
     #[inline(always)]
-    pub fn find_lately(&mut self, wire: Wire) -> Option<(usize, ConnectionEnd, &mut Connection)> {
+    pub fn find_recent(&mut self, wire: Wire) -> Option<(usize, ConnectionEnd, &mut Connection)> {
         let (place, from) = self.lately.find_wire(wire)?;
         let connection = self.connections.get_mut(place)?;
         Some((place, from, connection))
     }
 
-    pub fn came_lately(&mut self, wire: Wire, place: usize, from: ConnectionEnd) {
+    pub fn note_recent(&mut self, wire: Wire, place: usize, from: ConnectionEnd) {
         // Only here, for of two captures nobody asks for it.
         let room = self.slots.len() * ROOM_LATELY;
         if self.lately.room_size() < room {

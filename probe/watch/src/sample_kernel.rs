@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::placement::CpuList;
 
 /// A kernel of files: two interrupt lines, and no thread but what a test adds.
@@ -70,8 +70,8 @@ impl Laid {
         );
     }
 
-    pub fn kernel_view(&self) -> Kernel {
-        Kernel::at_root(&self.0)
+    pub fn kernel_view(&self) -> KernelFiles {
+        KernelFiles::at_root(&self.0)
     }
 
     pub fn read_line(&self, number: u32) -> String {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use ground::kernel::{Kernel, value_of};
+use ground::kernel_files::{KernelFiles, value_of};
 use ground::placement::CpuList;
 
 /// How long a process may be in the making, on a CPU that others want too: till then it is not seen.
@@ -60,7 +60,7 @@ impl ShownThread {
 }
 
 /// All threads that this process can see.
-pub fn read_all_threads(kernel: &Kernel) -> impl Iterator<Item = ShownThread> {
+pub fn read_all_threads(kernel: &KernelFiles) -> impl Iterator<Item = ShownThread> {
     list_processes(kernel)
         .into_iter()
         .flat_map(move |process| read_threads(kernel, process))
@@ -68,12 +68,15 @@ pub fn read_all_threads(kernel: &Kernel) -> impl Iterator<Item = ShownThread> {
 }
 
 /// The youngest first: they may be the first to go, and what they start has their place.
-pub fn list_processes(kernel: &Kernel) -> Vec<i32> {
+pub fn list_processes(kernel: &KernelFiles) -> Vec<i32> {
     list_youngest_first(kernel, "/proc")
 }
 
 /// The threads of a process, with nothing in place of each that ended while it was looked at.
-pub fn read_threads(kernel: &Kernel, process: i32) -> impl Iterator<Item = Option<ShownThread>> {
+pub fn read_threads(
+    kernel: &KernelFiles,
+    process: i32,
+) -> impl Iterator<Item = Option<ShownThread>> {
     let folder = format!("/proc/{process}/task");
     let threads = list_youngest_first(kernel, &folder);
     let has_ended = threads.is_empty().then_some(None);
@@ -81,7 +84,7 @@ pub fn read_threads(kernel: &Kernel, process: i32) -> impl Iterator<Item = Optio
     threads.map(move |id| read_thread(kernel, &format!("{folder}/{}", id?), process, id?))
 }
 
-fn list_youngest_first(kernel: &Kernel, folder: &str) -> Vec<i32> {
+fn list_youngest_first(kernel: &KernelFiles, folder: &str) -> Vec<i32> {
     let names = kernel.list_names(folder).into_iter();
     let mut numbers: Vec<_> = names.filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable_by_key(|&number| Reverse(number));
@@ -89,12 +92,12 @@ fn list_youngest_first(kernel: &Kernel, folder: &str) -> Vec<i32> {
 }
 
 /// A process, or a thread as if it were one; nothing when it has ended.
-pub fn read_process(kernel: &Kernel, id: i32) -> Option<ShownThread> {
+pub fn read_process(kernel: &KernelFiles, id: i32) -> Option<ShownThread> {
     read_thread(kernel, &format!("/proc/{id}/task/{id}"), id, id)
 }
 
 /// A thread of a process by its folder; nothing when it has ended.
-fn read_thread(kernel: &Kernel, folder: &str, process: i32, id: i32) -> Option<ShownThread> {
+fn read_thread(kernel: &KernelFiles, folder: &str, process: i32, id: i32) -> Option<ShownThread> {
     let stat = kernel.read_text(format!("{folder}/stat"))?;
     // The name is in parentheses and may hold some itself.
     let (name, fields) = stat.split_once('(')?.1.rsplit_once(')')?;

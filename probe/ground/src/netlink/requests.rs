@@ -14,10 +14,10 @@ const MAKE: i32 = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 
 /// An interface of the current network namespace, by its number.
 #[derive(Clone, Copy, Debug)]
-pub struct Index(u32);
+pub struct InterfaceIndex(u32);
 
-impl Index {
-    pub fn find_by_name(name: &str) -> anyhow::Result<Index> {
+impl InterfaceIndex {
+    pub fn find_by_name(name: &str) -> anyhow::Result<InterfaceIndex> {
         let name = CString::new(name).context("this is no interface's name")?;
         // SAFETY: the name is a C string.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
@@ -26,7 +26,7 @@ impl Index {
             "there is no interface {}",
             name.to_string_lossy()
         );
-        Ok(Index(index))
+        Ok(InterfaceIndex(index))
     }
 }
 
@@ -41,20 +41,20 @@ impl Netlink {
     }
 
     /// One that is up stays up.
-    pub fn set_mac(&self, interface: Index, mac: [u8; 6]) -> anyhow::Result<()> {
+    pub fn set_mac(&self, interface: InterfaceIndex, mac: [u8; 6]) -> anyhow::Result<()> {
         self.request(&mac_request(interface, &mac))
             .context("cannot set the MAC")
     }
 
     /// Of one that is down.
-    pub fn name_and_bring_up(&self, interface: Index, name: &str) -> anyhow::Result<()> {
+    pub fn name_and_bring_up(&self, interface: InterfaceIndex, name: &str) -> anyhow::Result<()> {
         self.request(&name_request(interface, name))
             .context("cannot name it and bring it up")
     }
 
     pub fn add_address(
         &self,
-        interface: Index,
+        interface: InterfaceIndex,
         address: Ipv4Addr,
         prefix: u8,
     ) -> anyhow::Result<()> {
@@ -62,7 +62,11 @@ impl Netlink {
             .context("cannot set the address")
     }
 
-    pub fn add_default_route(&self, interface: Index, gateway: Ipv4Addr) -> anyhow::Result<()> {
+    pub fn add_default_route(
+        &self,
+        interface: InterfaceIndex,
+        gateway: Ipv4Addr,
+    ) -> anyhow::Result<()> {
         self.request(&route_request(interface, gateway))
             .context("cannot set the default route")
     }
@@ -89,7 +93,7 @@ pub fn parse_mac(text: &str) -> anyhow::Result<[u8; 6]> {
 }
 
 /// A struct ifinfomsg, of which the flags in `change` are set to `flags`.
-fn encode_link_request(interface: Index, flags: u32, change: u32) -> Vec<u8> {
+fn encode_link_request(interface: InterfaceIndex, flags: u32, change: u32) -> Vec<u8> {
     let mut body = vec![0; 4];
     for part in [interface.0, flags, change] {
         body.extend(part.to_ne_bytes());
@@ -97,13 +101,13 @@ fn encode_link_request(interface: Index, flags: u32, change: u32) -> Vec<u8> {
     body
 }
 
-fn mac_request(interface: Index, mac: &[u8; 6]) -> Vec<u8> {
+fn mac_request(interface: InterfaceIndex, mac: &[u8; 6]) -> Vec<u8> {
     let mut body = encode_link_request(interface, 0, 0);
     append_attribute(&mut body, libc::IFLA_ADDRESS, mac);
     encode_message(libc::RTM_SETLINK, libc::NLM_F_ACK, &body)
 }
 
-fn name_request(interface: Index, name: &str) -> Vec<u8> {
+fn name_request(interface: InterfaceIndex, name: &str) -> Vec<u8> {
     let up = libc::IFF_UP as u32;
     let mut body = encode_link_request(interface, up, up);
     append_attribute(
@@ -115,7 +119,7 @@ fn name_request(interface: Index, name: &str) -> Vec<u8> {
 }
 
 /// A struct ifaddrmsg, and the address.
-fn address_request(interface: Index, address: Ipv4Addr, prefix: u8) -> Vec<u8> {
+fn address_request(interface: InterfaceIndex, address: Ipv4Addr, prefix: u8) -> Vec<u8> {
     let mut body = vec![libc::AF_INET as u8, prefix, 0, 0];
     body.extend(interface.0.to_ne_bytes());
     append_attribute(&mut body, libc::IFA_LOCAL, &address.octets());
@@ -124,7 +128,7 @@ fn address_request(interface: Index, address: Ipv4Addr, prefix: u8) -> Vec<u8> {
 }
 
 /// A struct rtmsg for everything that no other route is for, and by whom.
-fn route_request(interface: Index, gateway: Ipv4Addr) -> Vec<u8> {
+fn route_request(interface: InterfaceIndex, gateway: Ipv4Addr) -> Vec<u8> {
     let mut body = vec![
         libc::AF_INET as u8,
         0, // of any destination
@@ -171,10 +175,10 @@ mod tests {
     #[test]
     fn requests_have_the_lengths_that_they_tell() {
         for request in [
-            mac_request(Index(3), &[2, 0, 0, 0, 0, 1]),
-            name_request(Index(3), "data"),
-            address_request(Index(3), Ipv4Addr::new(10, 0, 0, 1), 16),
-            route_request(Index(3), Ipv4Addr::new(10, 0, 0, 1)),
+            mac_request(InterfaceIndex(3), &[2, 0, 0, 0, 0, 1]),
+            name_request(InterfaceIndex(3), "data"),
+            address_request(InterfaceIndex(3), Ipv4Addr::new(10, 0, 0, 1), 16),
+            route_request(InterfaceIndex(3), Ipv4Addr::new(10, 0, 0, 1)),
         ] {
             assert_eq!(request[..4], (request.len() as u32).to_ne_bytes());
             assert_eq!(request.len() % super::super::ALIGNMENT, 0);

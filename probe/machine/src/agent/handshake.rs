@@ -22,7 +22,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use ground::kernel::{self, Kernel};
+use ground::kernel_files::{self, KernelFiles};
 
 const NONCE: usize = 18;
 
@@ -97,10 +97,10 @@ pub fn greet_controller(
     let greeting = Greeting {
         schema: SCHEMA.into(),
         nonce: draw_nonce()?,
-        boot_id: Kernel::running()
+        boot_id: KernelFiles::running()
             .read_text("/proc/sys/kernel/random/boot_id")
             .unwrap_or_default(),
-        arch: kernel::name_architecture(),
+        arch: kernel_files::name_architecture(),
     };
     write_line(writer, &greeting)?;
     let answer: Answer =

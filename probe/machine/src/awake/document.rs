@@ -2,7 +2,7 @@ use anyhow::Context;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ground::kernel::{self, Kernel};
+use ground::kernel_files::{self, KernelFiles};
 
 /// The line that says the guest can be saved.
 #[derive(Serialize, JsonSchema)]
@@ -28,18 +28,21 @@ pub struct Awake {
 }
 
 impl Awake {
-    pub fn as_told(running: &Kernel) -> anyhow::Result<Awake> {
+    pub fn as_told(running: &KernelFiles) -> anyhow::Result<Awake> {
         Ok(Awake {
             schema: "awake.v1",
             boot_id: running
                 .read_text("proc/sys/kernel/random/boot_id")
                 .context("this kernel tells no boot id")?,
-            arch: kernel::name_architecture(),
+            arch: kernel_files::name_architecture(),
             problem: None,
         })
     }
 
-    pub fn describe_hindrance(kernel: &Kernel, error: &anyhow::Error) -> anyhow::Result<Awake> {
+    pub fn describe_hindrance(
+        kernel: &KernelFiles,
+        error: &anyhow::Error,
+    ) -> anyhow::Result<Awake> {
         Ok(Awake {
             problem: Some(format!("{error:#}")),
             ..Awake::as_told(kernel)?

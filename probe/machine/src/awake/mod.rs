@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use serde::Serialize;
 
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 
 mod document;
 mod identity;
@@ -39,7 +39,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let outcome = serde_json::from_str::<Identity>(&told)
         .context("this is no identity")
         .and_then(|identity| identity.assume_identity());
-    let kernel = Kernel::running();
+    let kernel = KernelFiles::running();
     match outcome {
         Ok(()) => port.say_line(&Awake::as_told(&kernel)?)?,
         Err(error) => {

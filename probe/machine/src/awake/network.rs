@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use anyhow::Context;
 use serde::Deserialize;
 
-use ground::netlink::requests::{Index, Netlink, parse_mac};
+use ground::netlink::requests::{InterfaceIndex, Netlink, parse_mac};
 
 #[derive(Deserialize, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
@@ -19,7 +19,10 @@ pub struct NetworkPlace {
 impl NetworkPlace {
     /// Have the interface answer to this MAC and address. It stays up all the while.
     pub fn take_place(&self) -> anyhow::Result<()> {
-        let (netlink, interface) = (Netlink::open()?, Index::find_by_name(&self.interface)?);
+        let (netlink, interface) = (
+            Netlink::open()?,
+            InterfaceIndex::find_by_name(&self.interface)?,
+        );
         netlink.set_mac(interface, parse_mac(&self.mac)?)?;
         netlink.add_address(interface, self.address, self.prefix)?;
         make_own_address(&self.interface)

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 use super::kernel_arguments::{WantedInterface, Words};
 use ground::interface::bring_up;
-use ground::netlink::requests::{Index, Netlink};
+use ground::netlink::requests::{InterfaceIndex, Netlink};
 
 const INTERFACES: &str = "/sys/class/net";
 /// Whoever listens for the control plane reads there where.
@@ -52,7 +52,7 @@ fn configure_interface(
     found: &str,
     wanted: &WantedInterface,
 ) -> anyhow::Result<()> {
-    let interface = Index::find_by_name(found)?;
+    let interface = InterfaceIndex::find_by_name(found)?;
     netlink.name_and_bring_up(interface, &wanted.name)?;
     netlink.add_address(interface, wanted.address, wanted.prefix)?;
     match wanted.gateway {

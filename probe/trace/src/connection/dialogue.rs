@@ -3,7 +3,7 @@
 use super::{Connection, TLS};
 use crate::connection_key::ConnectionEnd;
 use crate::exchange::{Exchange, Message};
-use crate::finished_exchanges::Done;
+use crate::exchange_sink::ExchangeSink;
 use crate::head::{self, Body, Head, Kind};
 use crate::packet::Time;
 use crate::reader::{FoundMessage, Piece};
@@ -22,7 +22,7 @@ impl Connection {
         mut at: u64,
         mut piece: Piece,
         time: Time,
-        done: &mut Done,
+        sink: &mut ExchangeSink,
     ) -> Heads {
         let mut heads = Heads::default();
         let mut is_tls = piece.bytes.starts_with(TLS);
@@ -36,7 +36,7 @@ impl Connection {
                 let (passed, head) = reader.begin_message(kind, &piece);
                 heads.begun += 1;
                 self.end_before(before, from, kind, time);
-                self.begin_message(kind, at, piece.bytes, time, done);
+                self.begin_message(kind, at, piece.bytes, time, sink);
                 (passed, head.map(FoundMessage::Head))
             } else {
                 reader.read_on(kind, &piece)
@@ -71,13 +71,13 @@ impl Connection {
         at: u64,
         piece: Piece,
         time: Time,
-        done: &mut Done,
+        sink: &mut ExchangeSink,
     ) -> Heads {
         let reader = &mut self.ways[from].reader;
         let before = (reader.is_open(), reader.is_unwanted());
         let head = reader.begin_cut(kind, &piece);
         self.end_before(before, from, kind, time);
-        self.begin_message(kind, at, piece.bytes, time, done);
+        self.begin_message(kind, at, piece.bytes, time, sink);
         let end = at.wrapping_add(piece.length);
         self.take_head(from, kind, head, end, time);
         self.go_on(from, kind, end, time);
@@ -117,18 +117,25 @@ impl Connection {
     }
 
     #[inline(always)]
-    fn begin_message(&mut self, kind: Kind, at: u64, head: &[u8], time: Time, done: &mut Done) {
+    fn begin_message(
+        &mut self,
+        kind: Kind,
+        at: u64,
+        head: &[u8],
+        time: Time,
+        sink: &mut ExchangeSink,
+    ) {
         if self.exchanges.are_lost(kind) {
-            while self.tell_oldest(done) {}
+            while self.report_oldest(sink) {}
         }
         match kind {
             Kind::Request => {
                 if self.exchanges.are_full() {
-                    self.give_up_oldest(done);
+                    self.give_up_oldest(sink);
                 }
                 let heard = self.ways[self.client.other_end()].stream.acked;
                 let number = self.exchanges.begin_request(at, heard, time);
-                done.note_request(self.number, number, head);
+                sink.note_request(self.number, number, head);
             }
             Kind::Response => self.exchanges.begin_response(at, time),
         }
@@ -298,9 +305,9 @@ impl Connection {
     }
 
     #[inline]
-    pub(super) fn tell_done(&mut self, done: &mut Done) {
+    pub(super) fn report_finished(&mut self, sink: &mut ExchangeSink) {
         while self.exchanges.is_oldest_done(|| self.is_over()) {
-            self.tell_oldest(done);
+            self.report_oldest(sink);
         }
     }
 
@@ -311,7 +318,7 @@ impl Connection {
     }
 
     /// Tell the oldest exchange, done or not: false if there is none.
-    pub(super) fn tell_oldest(&mut self, done: &mut Done) -> bool {
+    pub(super) fn report_oldest(&mut self, sink: &mut ExchangeSink) -> bool {
         let edge = |end| self.ways[end].stream.edge;
         let (client, server) = (self.client, self.client.other_end());
         self.exchanges.close_oldest(|kind| match kind {
@@ -321,31 +328,31 @@ impl Connection {
         let Some(oldest) = self.exchanges.oldest_exchange() else {
             return false;
         };
-        self.hand_over(oldest, done);
+        self.hand_over(oldest, sink);
         self.exchanges.drop_oldest();
         true
     }
 
     /// Tell the oldest exchange although its response may be still to come: false if there is none.
-    pub(super) fn give_up_oldest(&mut self, done: &mut Done) -> bool {
+    pub(super) fn give_up_oldest(&mut self, sink: &mut ExchangeSink) -> bool {
         self.exchanges.give_up_oldest();
-        self.tell_oldest(done)
+        self.report_oldest(sink)
     }
 
     /// Hand an exchange over that is done.
     #[inline(always)]
-    fn hand_over(&self, exchange: &Exchange, done: &mut Done) {
-        match &mut done.counted {
+    fn hand_over(&self, exchange: &Exchange, sink: &mut ExchangeSink) {
+        match &mut sink.counted {
             Some(distributions) => distributions.record_exchange(exchange, &self.handshake),
-            None => self.keep_whole(exchange, done),
+            None => self.keep_whole(exchange, sink),
         }
     }
 
     #[inline(never)]
-    fn keep_whole(&self, exchange: &Exchange, done: &mut Done) {
+    fn keep_whole(&self, exchange: &Exchange, sink: &mut ExchangeSink) {
         let stream = |end| &self.ways[end].stream;
         let (client, server) = (self.client, self.client.other_end());
-        done.kept.push(FinishedExchange {
+        sink.kept.push(FinishedExchange {
             key: self.key,
             client,
             connection: self.number,
@@ -354,7 +361,7 @@ impl Connection {
             sequence: stream(client).sequence_at(exchange.request.start),
             response_sequence: stream(server).sequence_at(exchange.response.start),
             exchange: *exchange,
-            target: done.targets.take_target((self.number, exchange.number)),
+            target: sink.targets.take_target((self.number, exchange.number)),
         });
     }
 }

@@ -4,18 +4,19 @@
 //!
 //! | way | packets | code |
 //! | --- | --- | --- |
-//! | train | full segments behind a full segment of the same message | [`Connection::pass_train`] |
-//! | pass | content or acknowledgements that a connection expects | [`Connection::pass_plain`] |
-//! | turn | a message's begin, cut short by the capture, between ends that take turns | [`Connection::take_turn`] |
+//! | batch | full segments behind a full segment of the same message | [`Connection::pass_batch`] |
+//! | expected | content or acknowledgements that a connection expects | [`Connection::pass_expected`] |
+//! | begin | a message's begin, cut short by the capture, between ends that take turns | [`Connection::take_message_begin`] |
 //! | next | any other next bytes of a direction | [`Connection::take_next`] |
-//! | whole | everything else | [`Connection::take_whole`] |
+//! | any | everything else | [`Connection::take_any_segment`] |
 //!
 //! ```text
 //! Capture::take_packets
-//!   ├─ take_packet ── Usual::from_packet ─┬─ usual ── pass_plain ─┬─ passes: noted in its Stride, no more
-//!   │                                     │                       └─ stops ── catch_up ── take_turn ── next ── whole
-//!   │                                     └─ not usual ── dissect_packet ── take_segment: the same ways
-//!   └─ take_train, when take_packet found a full one ── pass_train
+//!   ├─ take_packet ── PlainTcpPacket::from_packet
+//!   │    ├─ plain ── pass_expected ─┬─ passes: noted in its Stride, no more
+//!   │    │                          └─ stops ── catch_up ── take_message_begin ── take_next ── take_any_segment
+//!   │    └─ not plain ── dissect_packet ── take_segment: the same ways
+//!   └─ take_batch, when take_packet found a full one ── pass_batch
 //! ```
 //!
 //! A way that a packet does not fit changes nothing, so the next way finds the connection as it was. What passed is only
@@ -24,7 +25,7 @@
 
 use super::Connection;
 use crate::connection_key::ConnectionEnd;
-use crate::finished_exchanges::Findings;
+use crate::exchange_sink::Findings;
 use crate::head::Kind;
 use crate::tcp::Segment;
 pub use expected_segment::{Bare, Stride};
@@ -44,20 +45,25 @@ impl Connection {
         gathered: &mut Findings,
     ) {
         let passes = segment.is_plain()
-            && self.pass_plain(from, segment, &mut gathered.shapes) != PassOutcome::Not;
+            && self.pass_expected(from, segment, &mut gathered.shapes) != PassOutcome::Not;
         if passes {
             return;
         }
         self.catch_up();
-        if !self.take_turn(from, segment, gathered) {
-            self.take_whole(from, segment, gathered);
+        if !self.take_message_begin(from, segment, gathered) {
+            self.take_any_segment(from, segment, gathered);
         }
     }
 
     /// The same, whatever the segment is.
     #[inline(never)]
-    pub fn take_whole(&mut self, from: ConnectionEnd, segment: &Segment, gathered: &mut Findings) {
-        self.meet_segment(from, segment);
+    pub fn take_any_segment(
+        &mut self,
+        from: ConnectionEnd,
+        segment: &Segment,
+        gathered: &mut Findings,
+    ) {
+        self.count_segment(from, segment);
         if !self.is_next(from, segment) {
             return self.take_other(from, segment, gathered);
         }
@@ -70,19 +76,19 @@ impl Connection {
 
     /// The same by the longest way, whatever the segment is: the others must not say anything else.
     #[cfg(any(test, fuzzing))]
-    pub fn take_plainly(
+    pub fn take_by_longest_way(
         &mut self,
         from: ConnectionEnd,
         segment: &Segment,
         gathered: &mut Findings,
     ) {
-        self.meet_segment(from, segment);
+        self.count_segment(from, segment);
         self.take_other(from, segment, gathered);
     }
 
     /// Whatever a segment is, so much is to be done first.
     #[inline(always)]
-    fn meet_segment(&mut self, from: ConnectionEnd, segment: &Segment) {
+    fn count_segment(&mut self, from: ConnectionEnd, segment: &Segment) {
         self.last_seen = segment.time;
         self.catch_up();
         let way = &mut self.ways[from];
@@ -124,7 +130,7 @@ impl Connection {
         let placed = this.stream.place_next(segment);
         let tally = self.account_for(from, kind, &placed, segment, &mut gathered.shapes);
         self.read_segment(from, kind, (&placed, &tally), segment, gathered);
-        self.tell_done(&mut gathered.done);
+        self.report_finished(&mut gathered.exchanges);
         self.note_growth(from, segment, gathered);
         self.look_ahead_after_next(from, kind);
     }

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::connection_key::ConnectionEnd;
-use crate::finished_exchanges::{Done, Findings};
+use crate::exchange_sink::{ExchangeSink, Findings};
 use crate::head::Kind;
 use crate::packet::Time;
 use crate::reader::Piece;
@@ -19,13 +19,13 @@ impl Connection {
         gathered: &mut Findings,
     ) {
         if !self.ways[from].stream.goes_on_with(segment) {
-            self.give_up_missed(from, segment, &mut gathered.done);
+            self.give_up_missed(from, segment, &mut gathered.exchanges);
         }
         let kind = self.message_kind(from);
         let other = &self.ways[from.other_end()].stream;
         let is_missed = other.acked > other.edge;
         if is_missed && self.ways[from].reader.may_begin(kind, segment.payload) {
-            self.settle_acknowledged(from.other_end(), &mut gathered.done);
+            self.settle_acknowledged(from.other_end(), &mut gathered.exchanges);
         }
         let stream = &mut self.ways[from].stream;
         let before = stream.is_known.then_some(stream.edge);
@@ -40,7 +40,7 @@ impl Connection {
             self.exchanges.add(kind, (placed.start, placed.end), &tally);
         }
         // Not before: what this segment is counts for each message that has bytes of it.
-        self.tell_done(&mut gathered.done);
+        self.report_finished(&mut gathered.exchanges);
         self.note_growth(from, segment, gathered);
     }
 
@@ -119,12 +119,19 @@ impl Connection {
                 length: placed.end.saturating_sub(before),
                 begins: true,
             };
-            let _ = self.read(from, kind, before, piece, segment.time, &mut gathered.done);
+            let _ = self.read(
+                from,
+                kind,
+                before,
+                piece,
+                segment.time,
+                &mut gathered.exchanges,
+            );
             self.exchanges.add(kind, (placed.start, placed.end), tally);
             self.ways[from].write.lose_track();
         }
         if !self.ways[from].stream.ahead.is_empty() {
-            self.read_reached(from, Some(segment.time), &mut gathered.done);
+            self.read_reached(from, Some(segment.time), &mut gathered.exchanges);
         }
     }
 
@@ -139,10 +146,10 @@ impl Connection {
         gathered: &mut Findings,
     ) {
         let piece = Piece::from_segment(segment);
-        let (at, time, done) = (placed.start, segment.time, &mut gathered.done);
+        let (at, time, sink) = (placed.start, segment.time, &mut gathered.exchanges);
         let heads = match self.ways[from].reader.begins_cut(kind, &piece) {
-            true => self.read_cut_head(from, kind, at, piece, time, done),
-            false => self.read(from, kind, at, piece, time, done),
+            true => self.read_cut_head(from, kind, at, piece, time, sink),
+            false => self.read(from, kind, at, piece, time, sink),
         };
         self.exchanges.add(kind, (placed.start, placed.end), tally);
         let way = &mut self.ways[from];
@@ -161,7 +168,7 @@ impl Connection {
     }
 
     /// Read what lay beyond a hole that is no more, since then; or was none to the other end, and came when it was seen.
-    fn read_reached(&mut self, from: ConnectionEnd, since: Option<Time>, done: &mut Done) {
+    fn read_reached(&mut self, from: ConnectionEnd, since: Option<Time>, sink: &mut ExchangeSink) {
         loop {
             let stream = &mut self.ways[from].stream;
             let edge = stream.edge;
@@ -181,14 +188,14 @@ impl Connection {
                 self.learn_client(from, piece.bytes);
             }
             let kind = self.message_kind(from);
-            let _ = self.read(from, kind, edge, piece, time, done);
+            let _ = self.read(from, kind, edge, piece, time, sink);
             self.exchanges
                 .add(kind, (range.start, range.end), &range.tally);
         }
     }
 
     /// Go on behind holes that will not be filled any more, unless it is now.
-    fn give_up_missed(&mut self, from: ConnectionEnd, segment: &Segment, done: &mut Done) {
+    fn give_up_missed(&mut self, from: ConnectionEnd, segment: &Segment, sink: &mut ExchangeSink) {
         let stream = &self.ways[from].stream;
         let begin = stream.offset_of(segment.sequence);
         let end = begin.wrapping_add(u64::from(segment.length));
@@ -196,27 +203,32 @@ impl Connection {
             if begin < next && end > start {
                 return;
             }
-            self.pass_missed(from, (start, next), done);
+            self.pass_missed(from, (start, next), sink);
         }
         if let Some(hole) = self.ways[from].stream.missed_before(begin) {
-            self.pass_missed(from, hole, done);
+            self.pass_missed(from, hole, sink);
         }
     }
 
     /// Go on behind all that the other end has acknowledged: the capture will not show it any more.
-    pub(super) fn settle_acknowledged(&mut self, from: ConnectionEnd, done: &mut Done) {
+    pub(super) fn settle_acknowledged(&mut self, from: ConnectionEnd, sink: &mut ExchangeSink) {
         while let Some(hole) = self.ways[from].stream.find_missed() {
-            self.pass_missed(from, hole, done);
+            self.pass_missed(from, hole, sink);
         }
         let way = &self.ways[from];
         // The number that a FIN takes is acknowledged like a byte.
         let end = way.ends_at.unwrap_or(u64::MAX).min(way.stream.acked);
         if let Some(hole) = way.stream.missed_before(end) {
-            self.pass_missed(from, hole, done);
+            self.pass_missed(from, hole, sink);
         }
     }
 
-    fn pass_missed(&mut self, from: ConnectionEnd, (start, next): (u64, u64), done: &mut Done) {
+    fn pass_missed(
+        &mut self,
+        from: ConnectionEnd,
+        (start, next): (u64, u64),
+        sink: &mut ExchangeSink,
+    ) {
         let kind = self.message_kind(from);
         let is_past = self.may_lack_its_past();
         let way = &mut self.ways[from];
@@ -240,6 +252,6 @@ impl Connection {
         if reader.is_lost() || reader.is_open() {
             self.exchanges.doubt_begin(kind);
         }
-        self.read_reached(from, None, done);
+        self.read_reached(from, None, sink);
     }
 }

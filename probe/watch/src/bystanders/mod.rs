@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::output;
 use ground::placement::CpuList;
 
@@ -46,7 +46,7 @@ struct Kept {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let kernel = Kernel::running();
+    let kernel = KernelFiles::running();
     match args.action {
         BystandersAction::List(kept) => output::print_result(
             &survey::list_bystanders(&kernel, kept.cpus.leaving_others(&kernel)?)?,

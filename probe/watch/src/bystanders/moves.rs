@@ -11,7 +11,7 @@ use super::masks;
 use super::started_since;
 use super::survey::{self, DEFAULT_IRQ, WORKQUEUE, irq_file, where_now};
 use crate::threads::{self, BEING_MADE, ShownThread, Thread};
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::placement::{CpuList, pin_thread};
 
 /// How long passes over all threads go on, to find those that were started while others were moved.
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Move away all that is movable. What ended meanwhile is neither moved nor refused.
 ///
 /// Interrupts first: the threads that serve some of them follow.
-pub fn move_away(kernel: &Kernel, kept: &CpuList) -> MoveOutcome {
+pub fn move_away(kernel: &KernelFiles, kept: &CpuList) -> MoveOutcome {
     let mut moved = MoveOutcome {
         schema: "bystanders.moved.v1",
         moved: 0,
@@ -62,7 +62,11 @@ fn note_move(moved: &mut MoveOutcome, key: &str, bystander: &Bystander, tried: i
 /// (`treat` says whether it did) and miss nobody: who ended before it could be looked at may have left a child. In
 /// between are quick ones over processes that are new, lest one that has a child and ends is always gone. A child has
 /// the CPUs of its parent from the moment that it begins to be made, and is seen when it is: so that must have passed.
-fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(ShownThread) -> bool) {
+fn until_quiet(
+    kernel: &KernelFiles,
+    patience: Duration,
+    mut treat: impl FnMut(ShownThread) -> bool,
+) {
     let began = Instant::now();
     let mut known = HashSet::new();
     let mut quiet_since = None;
@@ -91,7 +95,7 @@ fn until_quiet(kernel: &Kernel, patience: Duration, mut treat: impl FnMut(ShownT
 }
 
 /// Put everything back that is still where `away` put it.
-pub fn move_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
+pub fn move_back(kernel: &KernelFiles, before: &Document) -> anyhow::Result<Back> {
     let mut back = Back {
         schema: "bystanders.back.v1",
         restored: 0,
@@ -133,7 +137,7 @@ pub fn move_back(kernel: &Kernel, before: &Document) -> anyhow::Result<Back> {
 }
 
 /// Threads that started since the list was made, where something moved away would have started them, go where that is.
-fn let_loose(kernel: &Kernel, before: &Document) -> u64 {
+fn let_loose(kernel: &KernelFiles, before: &Document) -> u64 {
     let usual = started_since::usual_cpus(before);
     let mut loose = BTreeSet::new();
     let mut count = 0;
@@ -151,7 +155,7 @@ fn let_loose(kernel: &Kernel, before: &Document) -> u64 {
 }
 
 /// Let the holder of a key run on these CPUs and no others.
-fn put(kernel: &Kernel, key: &str, cpus: &CpuList) -> io::Result<()> {
+fn put(kernel: &KernelFiles, key: &str, cpus: &CpuList) -> io::Result<()> {
     if let Some(thread) = Thread::of_key(key) {
         return place_thread(kernel, thread, cpus);
     }
@@ -165,7 +169,7 @@ fn put(kernel: &Kernel, key: &str, cpus: &CpuList) -> io::Result<()> {
     }
 }
 
-fn place_thread(kernel: &Kernel, thread: Thread, cpus: &CpuList) -> io::Result<()> {
+fn place_thread(kernel: &KernelFiles, thread: Thread, cpus: &CpuList) -> io::Result<()> {
     // Its number may have gone to another since.
     let is_it =
         threads::read_process(kernel, thread.id).is_some_and(|shown| shown.thread == thread);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::Document;
 use crate::threads::{self, ShownThread, Thread};
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::placement::CpuList;
 
 /// Where a thread would run that was started since, had nobody been moved; nothing for one that did not inherit where
@@ -13,7 +13,7 @@ use ground::placement::CpuList;
 /// It inherited it if who started it runs there too, or did until it was let `loose`, and so on up to one that was
 /// moved. Of one that was there before and was not moved, it has what somebody else gave to that.
 pub fn inherited_cpus(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     before: &Document,
     usual: Option<&(CpuList, CpuList)>,
     loose: &BTreeSet<String>,

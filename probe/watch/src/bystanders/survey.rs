@@ -9,14 +9,14 @@ use super::masks;
 use crate::cpuset;
 use crate::irq::Interrupts;
 use crate::threads;
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::placement::CpuList;
 
 pub const DEFAULT_IRQ: &str = "/proc/irq/default_smp_affinity";
 pub const WORKQUEUE: &str = "/sys/devices/virtual/workqueue/cpumask";
 
 /// Everything that may run on `kept`, but not only there.
-pub fn list_bystanders(kernel: &Kernel, kept: CpuList) -> anyhow::Result<Document> {
+pub fn list_bystanders(kernel: &KernelFiles, kept: CpuList) -> anyhow::Result<Document> {
     let at_ticks = now_ticks(kernel)?;
     let mut movable = BTreeMap::new();
     let mut fixed = BTreeMap::new();
@@ -53,14 +53,17 @@ pub fn describe_bystander(name: &str, cpus: &CpuList) -> Bystander {
 }
 
 /// Interrupt lines, those to come, and the kernel's unbound work, as far as they may be served on `kept`: by key.
-pub fn interrupts_on(kernel: &Kernel, kept: &CpuList) -> impl Iterator<Item = (String, Bystander)> {
+pub fn interrupts_on(
+    kernel: &KernelFiles,
+    kept: &CpuList,
+) -> impl Iterator<Item = (String, Bystander)> {
     list_interrupts(kernel)
         .filter(move |(_, _, cpus)| cpus.is_partly_in(kept))
         .map(|(key, name, cpus)| (key, describe_bystander(&name, &cpus)))
 }
 
 /// Interrupt lines and what serves the kernel's own work: key, name, and where each may run.
-fn list_interrupts(kernel: &Kernel) -> impl Iterator<Item = (String, String, CpuList)> {
+fn list_interrupts(kernel: &KernelFiles) -> impl Iterator<Item = (String, String, CpuList)> {
     let told = Interrupts::parse(&kernel.read_text("/proc/interrupts").unwrap_or_default());
     let lines = told.lines.into_iter().filter_map(|line| {
         let number: u32 = line.name.parse().ok()?;
@@ -79,7 +82,7 @@ fn list_interrupts(kernel: &Kernel) -> impl Iterator<Item = (String, String, Cpu
 }
 
 /// Where the holder of a key that is no thread may run now.
-pub fn where_now(kernel: &Kernel, key: &str) -> Option<CpuList> {
+pub fn where_now(kernel: &KernelFiles, key: &str) -> Option<CpuList> {
     match key {
         "irq:default" => masks::parse(&kernel.read_text(DEFAULT_IRQ)?),
         "workqueue" => masks::parse(&kernel.read_text(WORKQUEUE)?),
@@ -94,12 +97,12 @@ pub fn irq_file(key: &str) -> Option<String> {
 }
 
 /// The CPUs that an interrupt line is served by, of those that may; nothing where the kernel does not tell.
-fn served_by(kernel: &Kernel, key: &str) -> Option<CpuList> {
+fn served_by(kernel: &KernelFiles, key: &str) -> Option<CpuList> {
     let number: u32 = key.strip_prefix("irq:")?.parse().ok()?;
     kernel.read_parsed(format!("/proc/irq/{number}/effective_affinity_list"))
 }
 
-fn now_ticks(kernel: &Kernel) -> anyhow::Result<u64> {
+fn now_ticks(kernel: &KernelFiles) -> anyhow::Result<u64> {
     let uptime = kernel
         .read_text("/proc/uptime")
         .context("the kernel does not tell its uptime")?;

@@ -13,7 +13,7 @@ use super::estimate::{self, Exchange, Setting};
 use super::packet::{Kind, Packet, SIZE};
 use super::{AskArgs, receive_buffer};
 use crate::facts;
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::timing::{self, PromptWakeups, monotonic_ns};
 use ground::{interrupt, output, receive_timestamp};
 
@@ -38,7 +38,7 @@ pub fn run(args: &AskArgs) -> anyhow::Result<ExitCode> {
     let setting = Setting {
         server: args.server.to_string(),
         asked: args.count,
-        local_source: facts::clock_source(&Kernel::running()),
+        local_source: facts::clock_source(&KernelFiles::running()),
         remote_source: Some(last.remote_source.clone()).filter(|source| !source.is_empty()),
     };
     output::print_result(&estimate::build_document(setting, &exchanges), args.json)?;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::packet::{Kind, Packet, SIZE};
 use super::{ServeArgs, receive_buffer};
 use crate::facts;
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::{interrupt, output, receive_timestamp, timing};
 
 /// The line that says the server can be asked.
@@ -33,7 +33,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     })?;
     receive_buffer::enlarge_buffer(&socket).context("cannot take room for what arrives")?;
     receive_timestamp::stamp_arrivals(&socket).context("cannot ask for the times of arrival")?;
-    let source = facts::clock_source(&Kernel::running()).unwrap_or_default();
+    let source = facts::clock_source(&KernelFiles::running()).unwrap_or_default();
     let listening = socket
         .local_addr()
         .context("cannot read the own address")?

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::document::RefusedChange;
 use crate::threads::{self, ShownThread};
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 
 /// How long tasks are looked for that were started while others were moved.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const ENDING: Duration = Duration::from_secs(1);
 
 /// Write a value, which a kernel takes at once or not at all. Never makes a file.
-pub fn write(kernel: &Kernel, path: &str, value: &str) -> io::Result<()> {
+pub fn write(kernel: &KernelFiles, path: &str, value: &str) -> io::Result<()> {
     fs::OpenOptions::new()
         .write(true)
         .truncate(true)
@@ -28,7 +28,7 @@ pub fn write(kernel: &Kernel, path: &str, value: &str) -> io::Result<()> {
 ///
 /// A process that ends while it is listed, or is of another namespace, stands there as 0. Written to a group, 0 would
 /// mean whoever writes it.
-pub fn read_ids(kernel: &Kernel, path: &str) -> BTreeSet<i32> {
+pub fn read_ids(kernel: &KernelFiles, path: &str) -> BTreeSet<i32> {
     kernel
         .read_text(path)
         .unwrap_or_default()
@@ -39,7 +39,7 @@ pub fn read_ids(kernel: &Kernel, path: &str) -> BTreeSet<i32> {
 }
 
 /// The groups right below one, by folder.
-pub fn list_groups_below(kernel: &Kernel, group: &str) -> Vec<String> {
+pub fn list_groups_below(kernel: &KernelFiles, group: &str) -> Vec<String> {
     let names = kernel.list_names(group).into_iter();
     names
         .map(|name| format!("{group}/{name}"))
@@ -59,7 +59,7 @@ pub struct Moves {
 /// What is forked while a pass goes on is seen by the next one: a move waits until forks under way are done. So passes go
 /// on until one moves nobody, misses nobody who ended, and sees nobody who is not known yet to be in a third group.
 pub fn transfer_threads(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     from: &str,
     to: &str,
     wanted: impl Fn(&ShownThread) -> bool,
@@ -80,7 +80,7 @@ pub fn transfer_threads(
 }
 
 struct Transfer<'a, Wanted> {
-    kernel: &'a Kernel,
+    kernel: &'a KernelFiles,
     from: &'a str,
     to: &'a str,
     wanted: Wanted,
@@ -160,7 +160,7 @@ pub fn describe_refusal(what: &str, why: &impl ToString) -> RefusedChange {
 }
 
 /// Remove a group; it may be gone already. Tasks that are ending hold it for a moment.
-pub fn remove_group(kernel: &Kernel, group: &str) -> io::Result<()> {
+pub fn remove_group(kernel: &KernelFiles, group: &str) -> io::Result<()> {
     let began = Instant::now();
     loop {
         match fs::remove_dir(kernel.resolve_path(group)) {

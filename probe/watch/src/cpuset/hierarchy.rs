@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::document::{Hierarchy, Version};
-use ground::kernel::{Kernel, MountEntry};
+use ground::kernel_files::{KernelFiles, MountEntry};
 
 /// Of our own group, on either version.
 const NAME: &str = "nearmetal-isolated";
@@ -32,7 +32,7 @@ const OTHERS: [&str; 12] = [
 
 /// Where the cpusets are. Version 1 where both are mounted and it has them: a controller is in one of them only. Of
 /// several mounts the last, which may hide the others.
-pub fn find_hierarchy(kernel: &Kernel) -> Option<(Hierarchy, MountEntry)> {
+pub fn find_hierarchy(kernel: &KernelFiles) -> Option<(Hierarchy, MountEntry)> {
     let mounts = kernel.read_mounts();
     let first = mounts.iter().rfind(|mount| {
         mount.kind == "cgroup"
@@ -57,7 +57,7 @@ pub fn find_hierarchy(kernel: &Kernel) -> Option<(Hierarchy, MountEntry)> {
     ))
 }
 
-fn has_file(kernel: &Kernel, file: &str) -> bool {
+fn has_file(kernel: &KernelFiles, file: &str) -> bool {
     let text = kernel.read_text(file).unwrap_or_default();
     text.split_ascii_whitespace().any(|word| word == "cpuset")
 }
@@ -81,17 +81,21 @@ fn new_hierarchy(version: Version, root: &str, is_handed_down: bool) -> Hierarch
 }
 
 /// Whether our own group is there.
-pub fn is_there(kernel: &Kernel, there: &Hierarchy) -> bool {
+pub fn is_there(kernel: &KernelFiles, there: &Hierarchy) -> bool {
     kernel.resolve_path(&there.group).is_dir()
 }
 
 /// Whether tasks are kept away by a cpuset of ours.
-pub fn is_standing(kernel: &Kernel) -> bool {
+pub fn is_standing(kernel: &KernelFiles) -> bool {
     find_hierarchy(kernel).is_some_and(|(there, _)| is_there(kernel, &there))
 }
 
 /// Why these cpusets cannot be used to move tasks and give them back exactly; nothing when they can.
-pub fn find_obstacle(kernel: &Kernel, there: &Hierarchy, mount: &MountEntry) -> Option<String> {
+pub fn find_obstacle(
+    kernel: &KernelFiles,
+    there: &Hierarchy,
+    mount: &MountEntry,
+) -> Option<String> {
     let release = kernel
         .read_text("/proc/sys/kernel/osrelease")
         .unwrap_or_default();

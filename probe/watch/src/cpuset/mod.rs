@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::output;
 use ground::placement::CpuList;
 
@@ -50,7 +50,7 @@ enum CpusetAction {
 }
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let kernel = Kernel::running();
+    let kernel = KernelFiles::running();
     match args.action {
         CpusetAction::List { cpus } => {
             let kept = cpus.leaving_others(&kernel)?;
@@ -68,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn set_apart(kernel: &Kernel, wanted: &CpusetDocument) -> anyhow::Result<CpusetDocument> {
+fn set_apart(kernel: &KernelFiles, wanted: &CpusetDocument) -> anyhow::Result<CpusetDocument> {
     let kept: CpuList = wanted.cpus.parse().map_err(anyhow::Error::msg)?;
     // It may be so since the list was made.
     if let Some(why) = survey::survey_cpus(kernel, &kept)?.unfit {
@@ -85,7 +85,7 @@ fn set_apart(kernel: &Kernel, wanted: &CpusetDocument) -> anyhow::Result<CpusetD
     survey::survey_cpus(kernel, &kept)
 }
 
-fn put_back(kernel: &Kernel, before: &CpusetDocument) -> anyhow::Result<CpusetBack> {
+fn put_back(kernel: &KernelFiles, before: &CpusetDocument) -> anyhow::Result<CpusetBack> {
     let there = known_hierarchy(before)?;
     match there.version {
         Version::First => version_1::put_back(kernel, before, there),

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::document::{CpusetDocument, Group, Hierarchy, Version};
 use super::{files, hierarchy};
 use crate::threads::{self, ShownThread};
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::placement::CpuList;
 
 /// What keeps other programs off these CPUs now, and what of theirs would have to move.
-pub fn survey_cpus(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<CpusetDocument> {
+pub fn survey_cpus(kernel: &KernelFiles, kept: &CpuList) -> anyhow::Result<CpusetDocument> {
     let mut document = CpusetDocument {
         schema: "cpuset.v1".to_owned(),
         cpus: kept.to_string(),
@@ -49,7 +49,7 @@ pub fn survey_cpus(kernel: &Kernel, kept: &CpuList) -> anyhow::Result<CpusetDocu
 }
 
 /// Whether our group is there, with the CPUs that it is to have.
-fn stands_apart(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> bool {
+fn stands_apart(kernel: &KernelFiles, there: &Hierarchy, kept: &CpuList) -> bool {
     let cpus: Option<CpuList> = kernel.read_parsed(format!("{}/cpuset.cpus", there.group));
     match there.version {
         Version::First => cpus.is_some_and(|cpus| !cpus.overlaps(kept)),
@@ -73,19 +73,27 @@ fn movable_threads<'a>(
 
 // ── Version 1 ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-fn of_root_group(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap<String, String> {
+fn of_root_group(
+    kernel: &KernelFiles,
+    there: &Hierarchy,
+    kept: &CpuList,
+) -> BTreeMap<String, String> {
     movable_threads(group_members(kernel, &there.root).iter(), kept)
 }
 
 /// The threads of a group of version 1.
-fn group_members(kernel: &Kernel, group: &str) -> Vec<ShownThread> {
+fn group_members(kernel: &KernelFiles, group: &str) -> Vec<ShownThread> {
     files::read_ids(kernel, &format!("{group}/tasks"))
         .into_iter()
         .filter_map(|id| threads::read_process(kernel, id))
         .collect()
 }
 
-pub fn find_groups(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeMap<String, Group> {
+pub fn find_groups(
+    kernel: &KernelFiles,
+    there: &Hierarchy,
+    kept: &CpuList,
+) -> BTreeMap<String, Group> {
     let mut found = BTreeMap::new();
     for group in files::list_groups_below(kernel, &there.root) {
         if group != there.group {
@@ -99,7 +107,7 @@ pub fn find_groups(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> BTreeM
 ///
 /// A group keeps what it has when that is nothing else than `kept`, or when something in it was put there.
 fn narrow_group(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     group: &str,
     kept: &CpuList,
     found: &mut BTreeMap<String, Group>,
@@ -138,7 +146,7 @@ fn put_there<'a>(
 // ── Version 2 ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /// Whether some of these CPUs belong to a partition that somebody else has made.
-fn taken_by_partition(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> Option<String> {
+fn taken_by_partition(kernel: &KernelFiles, there: &Hierarchy, kept: &CpuList) -> Option<String> {
     let left = kernel.read_parsed(format!("{}/cpuset.cpus.effective", there.root))?;
     let cpus = kept.exclude(&left)?;
     (!hierarchy::is_there(kernel, there))
@@ -147,7 +155,7 @@ fn taken_by_partition(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> Opt
 
 /// Kernel threads that may run on some CPUs only, and that others may move: where.
 fn pinned_kernel_threads(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     threads: &[ShownThread],
 ) -> anyhow::Result<BTreeMap<String, String>> {
     let online = CpuList::read_online(kernel)?;

@@ -9,12 +9,12 @@ use super::document::{CpusetBack, CpusetDocument, Group, Hierarchy, RefusedChang
 use super::files::{describe_refusal, remove_group, transfer_threads, write};
 use super::survey;
 use crate::threads::BEING_MADE;
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::placement::CpuList;
 
 /// Make our group, take the CPUs away from the others, and move everybody; who or what refuses it.
 pub fn set_apart(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     groups: &BTreeMap<String, Group>,
     there: &Hierarchy,
     kept: &CpuList,
@@ -30,7 +30,7 @@ pub fn set_apart(
     Ok(refused)
 }
 
-fn make_group(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()> {
+fn make_group(kernel: &KernelFiles, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()> {
     let (root, group) = (&there.root, &there.group);
     let rest = CpuList::read_online(kernel)?
         .exclude(kept)
@@ -47,7 +47,7 @@ fn make_group(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Res
 }
 
 /// Take the CPUs away from other groups, which comes to those first that lie below others.
-fn narrow_groups(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> Vec<RefusedChange> {
+fn narrow_groups(kernel: &KernelFiles, groups: &BTreeMap<String, Group>) -> Vec<RefusedChange> {
     let mut left = Vec::new();
     for (folder, group) in groups.iter().rev() {
         let Some(apart) = &group.apart else { continue };
@@ -62,12 +62,12 @@ fn narrow_groups(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> Vec<Refus
     left
 }
 
-fn cpus_of(kernel: &Kernel, group: &str) -> Option<String> {
+fn cpus_of(kernel: &KernelFiles, group: &str) -> Option<String> {
     kernel.read_text(format!("{group}/cpuset.cpus"))
 }
 
 pub fn put_back(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     before: &CpusetDocument,
     there: &Hierarchy,
 ) -> anyhow::Result<CpusetBack> {
@@ -90,7 +90,7 @@ pub fn put_back(
 ///
 /// Of a child whose parent goes to the root group meanwhile the kernel does not look at the CPUs again (cpuset_fork in its
 /// kernel/cgroup/cpuset.c), so that all have theirs back before they go.
-fn loosen_group(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<()> {
+fn loosen_group(kernel: &KernelFiles, there: &Hierarchy) -> anyhow::Result<()> {
     let own = format!("{}/cpuset.cpus", there.group);
     let root =
         cpus_of(kernel, &there.root).with_context(|| format!("cannot read {}", there.root))?;
@@ -102,7 +102,10 @@ fn loosen_group(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn widen_groups(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> (u64, Vec<RefusedChange>) {
+fn widen_groups(
+    kernel: &KernelFiles,
+    groups: &BTreeMap<String, Group>,
+) -> (u64, Vec<RefusedChange>) {
     let mut widened = 0;
     let mut left = Vec::new();
     for (folder, group) in groups {
@@ -128,7 +131,7 @@ fn widen_groups(kernel: &Kernel, groups: &BTreeMap<String, Group>) -> (u64, Vec<
 ///
 /// Whoever made one took these over, or chose them: only they know.
 fn made_since(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     before: &CpusetDocument,
     there: &Hierarchy,
     kept: &CpuList,

@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 use super::document::{CpusetBack, CpusetDocument, Hierarchy, RefusedChange};
 use super::files::{describe_refusal, list_groups_below, read_ids, remove_group, write};
 use crate::threads;
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::placement::{self, CpuList};
 
 /// Make our group a partition: all of it, or nothing.
 pub fn set_apart(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     there: &Hierarchy,
     kept: &CpuList,
 ) -> anyhow::Result<Vec<RefusedChange>> {
@@ -25,7 +25,7 @@ pub fn set_apart(
     Ok(Vec::new())
 }
 
-fn make_partition(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()> {
+fn make_partition(kernel: &KernelFiles, there: &Hierarchy, kept: &CpuList) -> anyhow::Result<()> {
     let group = &there.group;
     if !there.is_handed_down {
         hand_down(kernel, there, "+cpuset")
@@ -44,7 +44,7 @@ fn make_partition(kernel: &Kernel, there: &Hierarchy, kept: &CpuList) -> anyhow:
     Ok(())
 }
 
-fn hand_down(kernel: &Kernel, there: &Hierarchy, word: &str) -> io::Result<()> {
+fn hand_down(kernel: &KernelFiles, there: &Hierarchy, word: &str) -> io::Result<()> {
     write(
         kernel,
         &format!("{}/cgroup.subtree_control", there.root),
@@ -53,7 +53,7 @@ fn hand_down(kernel: &Kernel, there: &Hierarchy, word: &str) -> io::Result<()> {
 }
 
 pub fn put_back(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     before: &CpusetDocument,
     there: &Hierarchy,
 ) -> anyhow::Result<CpusetBack> {
@@ -73,7 +73,7 @@ pub fn put_back(
 }
 
 /// Remove the partition; who runs in it goes on in the root group.
-fn dissolve_partition(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<u64> {
+fn dissolve_partition(kernel: &KernelFiles, there: &Hierarchy) -> anyhow::Result<u64> {
     let members = format!("{}/cgroup.procs", there.group);
     let mut moved = 0;
     loop {
@@ -100,7 +100,7 @@ fn dissolve_partition(kernel: &Kernel, there: &Hierarchy) -> anyhow::Result<u64>
 }
 
 /// Hand cpusets down no more, unless that was so before us.
-fn take_up(kernel: &Kernel, there: &Hierarchy) -> io::Result<()> {
+fn take_up(kernel: &KernelFiles, there: &Hierarchy) -> io::Result<()> {
     if there.is_handed_down {
         return Ok(());
     }
@@ -119,7 +119,7 @@ fn take_up(kernel: &Kernel, there: &Hierarchy) -> io::Result<()> {
 
 /// Of a kernel thread that may run on some CPUs only, the kernel remembers nothing: it may run on all now.
 fn where_they_were(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     before: &BTreeMap<String, String>,
 ) -> anyhow::Result<Vec<RefusedChange>> {
     let online = CpuList::read_online(kernel)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ground::kernel::{Kernel, MountEntry};
+use ground::kernel_files::{KernelFiles, MountEntry};
 
 /// The strictest limit among the own control group and those above it; absent when there is none, or none to be seen.
 #[derive(Serialize, JsonSchema, Debug, Default, PartialEq)]
@@ -19,8 +19,8 @@ pub struct CgroupLimits {
     processes: Option<u64>,
 }
 
-pub fn read_limits(kernel: &Kernel) -> CgroupLimits {
-    let smallest = |controller, read: fn(&Kernel, &Path) -> Option<u64>| {
+pub fn read_limits(kernel: &KernelFiles) -> CgroupLimits {
+    let smallest = |controller, read: fn(&KernelFiles, &Path) -> Option<u64>| {
         list_groups(kernel, controller)
             .iter()
             .filter_map(|group| read(kernel, group))
@@ -39,7 +39,7 @@ pub fn read_limits(kernel: &Kernel) -> CgroupLimits {
 }
 
 /// The directories of the own control group and those above it, for a controller of either version.
-fn list_groups(kernel: &Kernel, controller: &str) -> Vec<PathBuf> {
+fn list_groups(kernel: &KernelFiles, controller: &str) -> Vec<PathBuf> {
     let memberships = kernel.read_text("proc/self/cgroup").unwrap_or_default();
     let mounts = kernel.read_mounts();
     let version_1 = find_hierarchy(&memberships, |controllers| {
@@ -83,7 +83,7 @@ fn list_directories(path: &str, mount: &MountEntry) -> Vec<PathBuf> {
         .collect()
 }
 
-fn cpu_quota(kernel: &Kernel, group: &Path) -> Option<f64> {
+fn cpu_quota(kernel: &KernelFiles, group: &Path) -> Option<f64> {
     let (quota, period): (f64, f64) = match kernel.read_text(group.join("cpu.max")) {
         Some(text) => {
             let (quota, period) = text.split_once(' ')?;
@@ -97,7 +97,7 @@ fn cpu_quota(kernel: &Kernel, group: &Path) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-fn memory_limit(kernel: &Kernel, group: &Path) -> Option<u64> {
+fn memory_limit(kernel: &KernelFiles, group: &Path) -> Option<u64> {
     // Version 1 writes "none" as the largest number of whole pages.
     const NO_LIMIT: u64 = 1 << 62;
     kernel

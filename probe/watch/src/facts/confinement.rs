@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ground::kernel::{Kernel, value_of};
+use ground::kernel_files::{KernelFiles, value_of};
 
 /// How programs are confined that run beside this one.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -24,7 +24,7 @@ pub struct Confinement {
 }
 
 /// As the kernel tells it of this program. See proc_pid_status(5).
-pub fn read_confinement(kernel: &Kernel) -> Confinement {
+pub fn read_confinement(kernel: &KernelFiles) -> Confinement {
     parse_confinement(&kernel.read_text("proc/self/status").unwrap_or_default())
 }
 

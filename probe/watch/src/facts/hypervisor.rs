@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ground::kernel::{Kernel, value_of};
+use ground::kernel_files::{KernelFiles, value_of};
 
 /// What firmware calls machines that are made by hypervisors, as systemd's detect-virt knows them.
 const MADE: [&str; 19] = [
@@ -58,7 +58,7 @@ pub struct Virtualization {
 }
 
 /// The name by the strongest sign: the processor's, the kernel's own word, then the firmware's.
-pub fn name_hypervisor(kernel: &Kernel, found: &Virtualization) -> Option<String> {
+pub fn name_hypervisor(kernel: &KernelFiles, found: &Virtualization) -> Option<String> {
     let named = || {
         [
             &found.hypervisor_signature,
@@ -83,7 +83,7 @@ pub fn name_hypervisor(kernel: &Kernel, found: &Virtualization) -> Option<String
 }
 
 /// Of DMI tables, which all but small ARM boards have.
-fn read_firmware(kernel: &Kernel) -> Option<String> {
+fn read_firmware(kernel: &KernelFiles) -> Option<String> {
     let text = |name: &str| kernel.read_text(format!("sys/class/dmi/id/{name}"));
     if text("product_name").is_some_and(|name| name.ends_with(WHOLE)) {
         return None;
@@ -94,7 +94,7 @@ fn read_firmware(kernel: &Kernel) -> Option<String> {
 }
 
 /// Of ARM, RISC-V and POWER: a node `hypervisor`, or a board that exists only in QEMU.
-fn read_device_tree(kernel: &Kernel) -> Option<String> {
+fn read_device_tree(kernel: &KernelFiles) -> Option<String> {
     let text = |name: &str| kernel.read_text(format!("proc/device-tree/{name}"));
     let first = |text: String| text.split('\0').next().unwrap_or_default().to_owned();
     text("hypervisor/compatible").map(first).or_else(|| {
@@ -108,7 +108,7 @@ fn read_device_tree(kernel: &Kernel) -> Option<String> {
 }
 
 /// Of IBM Z, on which every Linux but one in a partition has a control program.
-fn read_control_program(kernel: &Kernel) -> Option<String> {
+fn read_control_program(kernel: &KernelFiles) -> Option<String> {
     let told = kernel.read_text("proc/sysinfo")?;
     value_of(&told, "VM00 Control Program").map(str::to_owned)
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use ground::kernel::{Kernel, name_architecture, value_of};
+use ground::kernel_files::{KernelFiles, name_architecture, value_of};
 use ground::output;
 
 mod cgroup;
@@ -108,11 +108,14 @@ struct Clock {
 const CLOCK_SOURCES: &str = "sys/devices/system/clocksource/clocksource0";
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    output::print_result(&gather_facts(&Kernel::running(), &args.hash)?, args.json)?;
+    output::print_result(
+        &gather_facts(&KernelFiles::running(), &args.hash)?,
+        args.json,
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn gather_facts(kernel: &Kernel, files: &[PathBuf]) -> anyhow::Result<Facts> {
+fn gather_facts(kernel: &KernelFiles, files: &[PathBuf]) -> anyhow::Result<Facts> {
     Ok(Facts {
         schema: "facts.v1",
         probe: env!("CARGO_PKG_VERSION"),
@@ -137,7 +140,7 @@ fn gather_facts(kernel: &Kernel, files: &[PathBuf]) -> anyhow::Result<Facts> {
     })
 }
 
-fn kernel_facts(kernel: &Kernel) -> KernelFacts {
+fn kernel_facts(kernel: &KernelFiles) -> KernelFacts {
     let name = rustix::system::uname();
     let seconds = |text: String| text.split_whitespace().next()?.parse().ok();
     KernelFacts {
@@ -150,7 +153,7 @@ fn kernel_facts(kernel: &Kernel) -> KernelFacts {
     }
 }
 
-fn read_memory(kernel: &Kernel) -> MemoryFacts {
+fn read_memory(kernel: &KernelFiles) -> MemoryFacts {
     let text = kernel.read_text("proc/meminfo").unwrap_or_default();
     let bytes = |key| {
         value_of(&text, key)?
@@ -168,11 +171,11 @@ fn read_memory(kernel: &Kernel) -> MemoryFacts {
 }
 
 /// What this kernel takes its time from.
-pub(crate) fn clock_source(kernel: &Kernel) -> Option<String> {
+pub(crate) fn clock_source(kernel: &KernelFiles) -> Option<String> {
     kernel.read_text(format!("{CLOCK_SOURCES}/current_clocksource"))
 }
 
-fn read_clock(kernel: &Kernel) -> Clock {
+fn read_clock(kernel: &KernelFiles) -> Clock {
     let available = kernel
         .read_text(format!("{CLOCK_SOURCES}/available_clocksource"))
         .unwrap_or_default();
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_shows_nothing_still_gives_facts() {
-        let kernel = Kernel::at_root("/nonexistent");
+        let kernel = KernelFiles::at_root("/nonexistent");
         let facts = gather_facts(&kernel, &[PathBuf::from("/nonexistent")]);
         let document = serde_json::to_value(facts.unwrap()).unwrap();
         assert_eq!(document["schema"], "facts.v1");

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::hypervisor::{self, Virtualization};
-use ground::kernel::{Kernel, value_of};
+use ground::kernel_files::{KernelFiles, value_of};
 use ground::placement::CpuList;
 
 #[derive(Serialize, JsonSchema)]
@@ -23,7 +23,7 @@ pub struct Processor {
     allowed_count: usize,
 }
 
-pub fn read_processor(kernel: &Kernel) -> anyhow::Result<Processor> {
+pub fn read_processor(kernel: &KernelFiles) -> anyhow::Result<Processor> {
     let text = kernel.read_text("proc/cpuinfo").unwrap_or_default();
     let allowed = CpuList::read_allowed()?;
     let first_of = |keys: &[&str]| {
@@ -51,7 +51,7 @@ fn parse_flags(cpuinfo: &str) -> Vec<String> {
     flags
 }
 
-pub fn read_virtualization(kernel: &Kernel) -> Virtualization {
+pub fn read_virtualization(kernel: &KernelFiles) -> Virtualization {
     let text = kernel.read_text("proc/cpuinfo").unwrap_or_default();
     let hypervisor_flag = parse_flags(&text).iter().any(|flag| flag == "hypervisor");
     let mut found = Virtualization {
@@ -70,7 +70,7 @@ pub fn read_virtualization(kernel: &Kernel) -> Virtualization {
 }
 
 /// Whether this kernel would learn of time that a hypervisor takes from its CPUs. Where it would not, it counts none.
-pub fn counts_steal(kernel: &Kernel) -> bool {
+pub fn counts_steal(kernel: &KernelFiles) -> bool {
     let beneath = read_virtualization(kernel);
     match beneath.hypervisor_signature.as_deref() {
         Some(EMULATION) => false,

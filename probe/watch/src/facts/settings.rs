@@ -7,7 +7,7 @@ use rustix::process::{Resource, getpriority_process, getrlimit};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 
 const SYSCTLS: [&str; 56] = [
     "fs.aio-max-nr",
@@ -111,7 +111,7 @@ pub struct Scheduling {
     policy: String,
 }
 
-pub fn read_sysctls(kernel: &Kernel) -> BTreeMap<String, String> {
+pub fn read_sysctls(kernel: &KernelFiles) -> BTreeMap<String, String> {
     let read = |name: &&str| {
         let value = kernel.read_text(format!("proc/sys/{}", name.replace('.', "/")))?;
         Some((
@@ -122,7 +122,7 @@ pub fn read_sysctls(kernel: &Kernel) -> BTreeMap<String, String> {
     SYSCTLS.iter().filter_map(read).collect()
 }
 
-pub fn read_settings(kernel: &Kernel) -> BTreeMap<String, String> {
+pub fn read_settings(kernel: &KernelFiles) -> BTreeMap<String, String> {
     FILES
         .iter()
         .filter_map(|path| {
@@ -142,7 +142,7 @@ pub fn bracketed_choice(text: &str) -> &str {
     bracketed.map_or(text, |(choice, _)| choice)
 }
 
-pub fn read_mitigations(kernel: &Kernel) -> BTreeMap<String, String> {
+pub fn read_mitigations(kernel: &KernelFiles) -> BTreeMap<String, String> {
     let directory = "sys/devices/system/cpu/vulnerabilities";
     let read = |name: String| {
         kernel

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::settings::bracketed_choice;
-use ground::kernel::{Kernel, MountEntry};
+use ground::kernel_files::{KernelFiles, MountEntry};
 
 #[derive(Serialize, JsonSchema, Debug, PartialEq)]
 pub struct Filesystem {
@@ -35,7 +35,7 @@ pub struct BlockDevice {
 }
 
 /// The file systems that hold / and /tmp.
-pub fn read_filesystems(kernel: &Kernel) -> BTreeMap<String, Filesystem> {
+pub fn read_filesystems(kernel: &KernelFiles) -> BTreeMap<String, Filesystem> {
     let mounts = kernel.read_mounts();
     let find = |path: &str| Some((path.to_owned(), read_filesystem(find_mount(&mounts, path)?)));
     ["/", "/tmp"].into_iter().filter_map(find).collect()
@@ -67,7 +67,7 @@ fn read_filesystem(mount: &MountEntry) -> Filesystem {
 }
 
 /// Disks that hold something; the kernel also lists loop devices without a file behind them.
-pub fn block_devices(kernel: &Kernel) -> BTreeMap<String, BlockDevice> {
+pub fn block_devices(kernel: &KernelFiles) -> BTreeMap<String, BlockDevice> {
     let devices = kernel.list_names("sys/block").into_iter().map(|name| {
         let device = block_device(kernel, &name);
         (name, device)
@@ -77,7 +77,7 @@ pub fn block_devices(kernel: &Kernel) -> BTreeMap<String, BlockDevice> {
         .collect()
 }
 
-fn block_device(kernel: &Kernel, name: &str) -> BlockDevice {
+fn block_device(kernel: &KernelFiles, name: &str) -> BlockDevice {
     const SECTOR: u64 = 512;
     let read = |file: &str| kernel.read_text(format!("sys/block/{name}/{file}"));
     BlockDevice {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::irq::Interrupts;
 use crate::sample::cpu_ticks;
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 
 /// What can have kept the listener from running. These are counts beside the gaps; no gap is laid to one of them.
 #[derive(Serialize, JsonSchema, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub struct MachineCounts {
 }
 
 impl MachineCounts {
-    pub fn read(kernel: &Kernel) -> MachineCounts {
+    pub fn read(kernel: &KernelFiles) -> MachineCounts {
         MachineCounts {
             interrupts: Interrupts::parse(&kernel.read_text("proc/interrupts").unwrap_or_default()),
             stat: kernel.read_text("proc/stat").unwrap_or_default(),
@@ -60,7 +60,7 @@ pub struct ThreadCounts {
 }
 
 impl ThreadCounts {
-    pub fn read(kernel: &Kernel) -> ThreadCounts {
+    pub fn read(kernel: &KernelFiles) -> ThreadCounts {
         // SAFETY: all zeroes is a valid rusage, which the call fills in.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();

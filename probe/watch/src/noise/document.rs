@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::placement::CpuList;
 
 use super::Listener;
@@ -67,7 +67,12 @@ pub struct GapDocument {
     pub length_ns: i64,
 }
 
-pub fn cpu_noise(kernel: &Kernel, listener: Listener, causes: Causes, epoch_ns: i64) -> CpuNoise {
+pub fn cpu_noise(
+    kernel: &KernelFiles,
+    listener: Listener,
+    causes: Causes,
+    epoch_ns: i64,
+) -> CpuNoise {
     let Listener {
         cpu,
         resolution,
@@ -89,7 +94,7 @@ pub fn cpu_noise(kernel: &Kernel, listener: Listener, causes: Causes, epoch_ns: 
     }
 }
 
-fn is_listed(kernel: &Kernel, list: &str, cpu: u32) -> bool {
+fn is_listed(kernel: &KernelFiles, list: &str, cpu: u32) -> bool {
     let cpus: Option<CpuList> = kernel.read_parsed(format!("sys/devices/system/cpu/{list}"));
     cpus.is_some_and(|cpus| cpus.as_slice().contains(&(cpu as usize)))
 }

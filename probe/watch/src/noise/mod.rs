@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::placement::{self, CpuList};
 use ground::timing::{monotonic_ns, realtime_ns};
 use ground::{interrupt, output, units};
@@ -72,7 +72,7 @@ struct Listener {
 }
 
 fn hear_noise(args: &Args, stop: &AtomicBool) -> anyhow::Result<NoiseDocument> {
-    let kernel = Kernel::running();
+    let kernel = KernelFiles::running();
     let cpus: Vec<u32> = args.cpus.as_slice().iter().map(|&cpu| cpu as u32).collect();
     let asked_ns = i64::try_from(args.duration.as_nanos()).unwrap_or(i64::MAX / 2);
     let together = Barrier::new(cpus.len());
@@ -113,7 +113,7 @@ fn listen_on(
     together: &Barrier,
     stop: &AtomicBool,
 ) -> anyhow::Result<Listener> {
-    let kernel = Kernel::running();
+    let kernel = KernelFiles::running();
     let pinned = placement::pin_this_thread(&CpuList::from_single(cpu as usize));
     let resolution = listener::calibrate_clock(monotonic_ns);
     let threshold_ns = match threshold {

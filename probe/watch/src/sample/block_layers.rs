@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::linux::fs::MetadataExt;
 
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 
 /// Where a device lies in a stack of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,12 +17,12 @@ enum BlockLayer {
 
 /// Each device is looked up once.
 pub struct BlockLayers {
-    kernel: Kernel,
+    kernel: KernelFiles,
     known: HashMap<String, BlockLayer>,
 }
 
 impl BlockLayers {
-    pub fn new(kernel: &Kernel) -> BlockLayers {
+    pub fn new(kernel: &KernelFiles) -> BlockLayers {
         BlockLayers {
             kernel: kernel.clone(),
             known: HashMap::new(),
@@ -65,7 +65,7 @@ impl BlockLayers {
     }
 }
 
-fn find_layer(kernel: &Kernel, device: &str) -> BlockLayer {
+fn find_layer(kernel: &KernelFiles, device: &str) -> BlockLayer {
     let directory = format!("sys/dev/block/{device}");
     if !kernel.resolve_path(&directory).exists() {
         BlockLayer::Hidden
@@ -79,7 +79,7 @@ fn find_layer(kernel: &Kernel, device: &str) -> BlockLayer {
 }
 
 /// A loop device has no slaves. Its file may lie in memory, where there is no device below.
-fn lies_in_file_on_disk(kernel: &Kernel, directory: &str) -> bool {
+fn lies_in_file_on_disk(kernel: &KernelFiles, directory: &str) -> bool {
     let file = kernel.read_text(format!("{directory}/loop/backing_file"));
     file.and_then(|file| fs::metadata(file).ok())
         .is_some_and(|file| file.st_dev() >> 8 != 0)

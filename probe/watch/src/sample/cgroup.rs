@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use ground::kernel::{Kernel, value_of};
+use ground::kernel_files::{KernelFiles, value_of};
 
 use super::block_layers::BlockLayers;
-use super::reader::FileReader;
+use super::kernel_file_reader::KernelFileReader;
 
 /// A control group to sample, written `DIR` or `NAME=DIR`.
 ///
@@ -77,29 +77,29 @@ impl CgroupCounters {
 
 /// Every file that a controller of either version may have in the directory; those that are not there read as nothing.
 pub struct CgroupReader {
-    cpu_stat: FileReader,
-    cpuacct_usage: FileReader,
-    cpuacct_stat: FileReader,
-    memory_current: FileReader,
-    memory_max: FileReader,
-    memory_stat: FileReader,
-    io_stat: FileReader,
-    blkio_bytes: FileReader,
-    pids_current: FileReader,
-    pids_max: FileReader,
-    threads: FileReader,
+    cpu_stat: KernelFileReader,
+    cpuacct_usage: KernelFileReader,
+    cpuacct_stat: KernelFileReader,
+    memory_current: KernelFileReader,
+    memory_max: KernelFileReader,
+    memory_stat: KernelFileReader,
+    io_stat: KernelFileReader,
+    blkio_bytes: KernelFileReader,
+    pids_current: KernelFileReader,
+    pids_max: KernelFileReader,
+    threads: KernelFileReader,
     layers: BlockLayers,
 }
 
 impl CgroupReader {
-    pub fn open(kernel: &Kernel, directory: &std::path::Path) -> CgroupReader {
+    pub fn open(kernel: &KernelFiles, directory: &std::path::Path) -> CgroupReader {
         let open = |names: &[&str]| {
             let mut readers = names
                 .iter()
-                .map(|name| FileReader::open(kernel, directory.join(name)));
+                .map(|name| KernelFileReader::open(kernel, directory.join(name)));
             readers
-                .find(FileReader::is_there)
-                .unwrap_or_else(|| FileReader::open(kernel, directory.join(names[0])))
+                .find(KernelFileReader::is_there)
+                .unwrap_or_else(|| KernelFileReader::open(kernel, directory.join(names[0])))
         };
         CgroupReader {
             cpu_stat: open(&["cpu.stat"]),
@@ -131,7 +131,7 @@ impl CgroupReader {
             &self.pids_current,
         ]
         .into_iter()
-        .any(FileReader::is_there)
+        .any(KernelFileReader::is_there)
     }
 
     pub fn read(&mut self) -> CgroupCounters {
@@ -159,12 +159,12 @@ impl CgroupReader {
     }
 }
 
-fn read_number(reader: &mut FileReader) -> Option<u64> {
+fn read_number(reader: &mut KernelFileReader) -> Option<u64> {
     reader.read_text()?.trim().parse().ok()
 }
 
 /// The controller that counts threads may be absent; every group lists its own.
-fn count_lines(reader: &mut FileReader) -> Option<u64> {
+fn count_lines(reader: &mut KernelFileReader) -> Option<u64> {
     Some(reader.read_text()?.lines().count() as u64)
 }
 
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn both_versions_tell_the_same() {
-        let mut layers = BlockLayers::new(&Kernel::at_root("/nowhere"));
+        let mut layers = BlockLayers::new(&KernelFiles::at_root("/nowhere"));
         let mut version_2 = CgroupCounters::default();
         let stat = "usage_usec 5\nuser_usec 3\nsystem_usec 2\nnr_throttled 1\nthrottled_usec 9\n";
         parse_cpu(stat, &mut version_2);

@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::irq::Interrupts;
-use ground::kernel::{Kernel, value_of};
+use ground::kernel_files::{KernelFiles, value_of};
 use ground::timing;
 
 use super::cgroup::{CgroupCounters, CgroupReader};
-use super::reader::FileReader;
+use super::kernel_file_reader::KernelFileReader;
 
 /// Time in each state, in clock ticks, as /proc/stat has it: guest time is also in user time.
 pub const CPU_STATES: usize = 10;
@@ -85,29 +85,29 @@ const PRESSURES: [&str; 3] = ["cpu", "io", "memory"];
 
 /// The open files of everything that is sampled.
 pub struct CounterSources {
-    stat: FileReader,
-    interrupts: FileReader,
-    softirqs: FileReader,
-    disks: FileReader,
-    interfaces: FileReader,
-    memory: FileReader,
-    pressure: Vec<(&'static str, FileReader)>,
+    stat: KernelFileReader,
+    interrupts: KernelFileReader,
+    softirqs: KernelFileReader,
+    disks: KernelFileReader,
+    interfaces: KernelFileReader,
+    memory: KernelFileReader,
+    pressure: Vec<(&'static str, KernelFileReader)>,
     cgroups: Vec<(String, CgroupReader)>,
 }
 
 impl CounterSources {
-    pub fn open(kernel: &Kernel, cgroups: Vec<(String, CgroupReader)>) -> CounterSources {
+    pub fn open(kernel: &KernelFiles, cgroups: Vec<(String, CgroupReader)>) -> CounterSources {
         let pressure = PRESSURES.into_iter().map(|resource| {
             let file = format!("proc/pressure/{resource}");
-            (resource, FileReader::open(kernel, file))
+            (resource, KernelFileReader::open(kernel, file))
         });
         CounterSources {
-            stat: FileReader::open(kernel, "proc/stat"),
-            interrupts: FileReader::open(kernel, "proc/interrupts"),
-            softirqs: FileReader::open(kernel, "proc/softirqs"),
-            disks: FileReader::open(kernel, "proc/diskstats"),
-            interfaces: FileReader::open(kernel, "proc/net/dev"),
-            memory: FileReader::open(kernel, "proc/meminfo"),
+            stat: KernelFileReader::open(kernel, "proc/stat"),
+            interrupts: KernelFileReader::open(kernel, "proc/interrupts"),
+            softirqs: KernelFileReader::open(kernel, "proc/softirqs"),
+            disks: KernelFileReader::open(kernel, "proc/diskstats"),
+            interfaces: KernelFileReader::open(kernel, "proc/net/dev"),
+            memory: KernelFileReader::open(kernel, "proc/meminfo"),
             pressure: pressure.filter(|(_, reader)| reader.is_there()).collect(),
             cgroups,
         }

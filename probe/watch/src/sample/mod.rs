@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::facts::counts_steal;
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 use ground::process::Usage;
 use ground::timing::{monotonic_ns, realtime_ns, sleep_until_monotonic};
 use ground::{interrupt, units};
@@ -22,7 +22,7 @@ mod block_layers;
 mod cgroup;
 mod counters;
 mod interval;
-mod reader;
+mod kernel_file_reader;
 
 use cgroup::{CgroupName, CgroupReader};
 use counters::CounterSources;
@@ -90,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     let stop = interrupt::set_flag_on_signals().context("cannot take signals")?;
-    let kernel = Kernel::running();
+    let kernel = KernelFiles::running();
     let mut sources = CounterSources::open(&kernel, open_cgroups(&kernel, &args.cgroup)?);
     let mut to = Teller::open(&args)?;
     to.print_document(&build_header(&kernel, &args))?;
@@ -144,7 +144,7 @@ impl Teller {
 }
 
 fn open_cgroups(
-    kernel: &Kernel,
+    kernel: &KernelFiles,
     names: &[CgroupName],
 ) -> anyhow::Result<Vec<(String, CgroupReader)>> {
     let open = |group: &CgroupName| {
@@ -160,7 +160,7 @@ fn open_cgroups(
     names.iter().map(open).collect()
 }
 
-fn build_header(kernel: &Kernel, args: &Args) -> Header {
+fn build_header(kernel: &KernelFiles, args: &Args) -> Header {
     let mut cgroups: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for group in &args.cgroup {
         cgroups

@@ -4,7 +4,7 @@
 use crate::connection::{Connection, Way};
 use crate::connection_key::ConnectionEnd;
 use crate::exchange::truncated_exchanges::MessageBegin;
-use crate::finished_exchanges::Findings;
+use crate::exchange_sink::Findings;
 use crate::head::{self, Kind};
 use crate::reader::Piece;
 use crate::segment_sizes::Shapes;
@@ -14,7 +14,7 @@ use crate::writes::{Heads, MessageEnd};
 impl Connection {
     /// Take such a segment in, when all that has passed is accounted for. False if it is another one, and nothing is done then.
     #[inline(always)]
-    pub fn take_turn(
+    pub fn take_message_begin(
         &mut self,
         from: ConnectionEnd,
         segment: &Segment,
@@ -64,8 +64,8 @@ impl Connection {
             Kind::Request => {
                 let number = exchanges.ask_in_turn(&begin, heard, this.stream.acked);
                 if let Some(number) = number {
-                    let done = &mut gathered.done;
-                    done.note_request(self.number, number, segment.payload);
+                    let sink = &mut gathered.exchanges;
+                    sink.note_request(self.number, number, segment.payload);
                 }
             }
             Kind::Response => exchanges.answer_in_turn(&begin, heard),
@@ -77,7 +77,7 @@ impl Connection {
         other_stride.expect_acknowledgements(&other.stream, kind.other_kind(), awaited);
         if kind == Kind::Response {
             // The exchange before is done by this.
-            self.tell_oldest(&mut gathered.done);
+            self.report_oldest(&mut gathered.exchanges);
         }
         true
     }

@@ -23,7 +23,7 @@ pub enum PassOutcome {
 impl Connection {
     /// Note a segment that is plain, if it goes on as expected. [`PassOutcome::Not`] if it does not, and then nothing is done.
     #[inline(always)]
-    pub fn pass_plain(
+    pub fn pass_expected(
         &mut self,
         from: ConnectionEnd,
         segment: &impl Fields,
@@ -114,7 +114,7 @@ impl Connection {
 
     /// Note those that are like one which was taken in just now, up to the first that does not go on as expected: how many.
     #[inline(always)]
-    pub fn pass_train<F: Fields>(
+    pub fn pass_batch<F: Fields>(
         &mut self,
         from: ConnectionEnd,
         first: &F,

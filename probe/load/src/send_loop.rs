@@ -24,7 +24,7 @@ const AT_ONCE: u64 = 16;
 
 /// One way of carrying requests. A slot is a place for one connection and the request on it.
 pub trait Engine<'a> {
-    fn core(&mut self) -> &mut Core<'a>;
+    fn engine_state(&mut self) -> &mut EngineState<'a>;
 
     /// A slot without a connection.
     fn take_slot(&mut self) -> u32;
@@ -48,7 +48,7 @@ pub trait Engine<'a> {
 }
 
 /// The state that engines share.
-pub struct Core<'a> {
+pub struct EngineState<'a> {
     pub job: &'a Job<'a>,
     live: &'a Live,
     pub pace: Pace,
@@ -70,7 +70,7 @@ pub struct Core<'a> {
     burst: u64,
 }
 
-impl<'a> Core<'a> {
+impl<'a> EngineState<'a> {
     pub fn new(job: &'a Job<'a>, live: &'a Live) -> Self {
         Self {
             job,
@@ -118,12 +118,12 @@ impl<'a> Core<'a> {
 /// Send and receive until all is done: what was found.
 pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Recorder {
     let real_time = pace.is_sparse().then(RealTime::new).flatten();
-    engine.core().recorder.real_time = real_time.is_some();
-    engine.core().pace = pace;
-    engine.core().window = window;
+    engine.engine_state().recorder.real_time = real_time.is_some();
+    engine.engine_state().pace = pace;
+    engine.engine_state().window = window;
     let _prompt = PromptWakeups::ask();
     clock::sleep_until(window.begin);
-    if let Pace::Closed { workers, .. } = engine.core().pace {
+    if let Pace::Closed { workers, .. } = engine.engine_state().pace {
         for _ in 0..workers {
             let index = engine.take_slot();
             next_of_worker(engine, index, clock::monotonic_now());
@@ -142,41 +142,46 @@ pub fn run<'a>(engine: &mut impl Engine<'a>, pace: Pace, window: Window) -> Reco
         send_due(engine, now, AT_ONCE, !heard);
         resume_paused(engine, now);
         if now >= next_scan {
-            let timeout = engine.core().job.timeout;
+            let timeout = engine.engine_state().job.timeout;
             engine.give_up(now.saturating_sub(timeout), now);
             next_scan = now + (timeout / 50).clamp(MILLISECOND, LONGEST_WAIT);
-            if engine.core().job.stop.load(Ordering::Relaxed) {
+            if engine.engine_state().job.stop.load(Ordering::Relaxed) {
                 let under_way = engine.under_way();
-                let core = engine.core();
-                core.pace.stop();
+                let engine_state = engine.engine_state();
+                engine_state.pace.stop();
                 for exchange in under_way {
-                    core.recorder.record_abandoned(&exchange, now, &core.window);
+                    engine_state
+                        .recorder
+                        .record_abandoned(&exchange, now, &engine_state.window);
                 }
                 break;
             }
         }
-        engine.core().publish_counts();
-        if engine.core().is_done() {
+        engine.engine_state().publish_counts();
+        if engine.engine_state().is_done() {
             break;
         }
         heard = wait(engine, next_scan);
     }
-    (engine.core().recorder.cpu, engine.core().recorder.busiest) = meter();
+    (
+        engine.engine_state().recorder.cpu,
+        engine.engine_state().recorder.busiest,
+    ) = meter();
     engine.close_all();
-    engine.core().publish_counts();
-    std::mem::take(&mut engine.core().recorder)
+    engine.engine_state().publish_counts();
+    std::mem::take(&mut engine.engine_state().recorder)
 }
 
 /// Wait for replies or until something is due; whether there was anything to hear.
 fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) -> bool {
-    let core = engine.core();
-    let paused = core
+    let engine_state = engine.engine_state();
+    let paused = engine_state
         .paused
         .front()
         .map_or(clock::NEVER, |(until, _)| *until);
-    let due = core.pace.next_due();
+    let due = engine_state.pace.next_due();
     let until = due.min(paused).min(next_scan);
-    let margin = core
+    let margin = engine_state
         .pace
         .spin_margin()
         .filter(|_| until == due)
@@ -189,7 +194,7 @@ fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) -> bool {
             let heard = engine.wait(left - margin);
             if !heard {
                 let overslept = clock::monotonic_now().saturating_sub(until - margin);
-                if let Some(margin) = engine.core().pace.spin_margin() {
+                if let Some(margin) = engine.engine_state().pace.spin_margin() {
                     margin.note_oversleep(overslept);
                 }
             }
@@ -209,7 +214,7 @@ fn wait<'a>(engine: &mut impl Engine<'a>, next_scan: Nanoseconds) -> bool {
 /// requests late. One, for the place that a reply may have set free.
 #[inline]
 pub fn send_between<'a>(engine: &mut impl Engine<'a>) {
-    if engine.core().pace.next_due() != clock::NEVER {
+    if engine.engine_state().pace.next_due() != clock::NEVER {
         send_due(engine, clock::monotonic_now(), 1, false);
     }
 }
@@ -224,47 +229,47 @@ pub fn send_between<'a>(engine: &mut impl Engine<'a>) {
 fn send_due<'a>(engine: &mut impl Engine<'a>, mut now: Nanoseconds, most: u64, grows: bool) {
     let mut begun = 0;
     for _ in 0..most {
-        let core = engine.core();
-        let due = core.pace.next_due();
+        let engine_state = engine.engine_state();
+        let due = engine_state.pace.next_due();
         if due > now {
             break;
         }
-        if now - due > core.job.timeout {
-            core.give_up_unbegun(now);
+        if now - due > engine_state.job.timeout {
+            engine_state.give_up_unbegun(now);
             continue;
         }
-        let index = match core.idle.pop() {
+        let index = match engine_state.idle.pop() {
             Some(index) => index,
-            None if grows || !core.free.is_empty() => engine.take_slot(),
+            None if grows || !engine_state.free.is_empty() => engine.take_slot(),
             None => break,
         };
-        let intended = engine.core().pace.take_request();
+        let intended = engine.engine_state().pace.take_request();
         start(engine, index, intended);
         begun += 1;
         now = clock::monotonic_now();
     }
-    let core = engine.core();
-    core.burst += begun;
-    core.recorder.burst_max = core.recorder.burst_max.max(core.burst);
-    if core.pace.next_due() > now {
-        core.burst = 0;
+    let engine_state = engine.engine_state();
+    engine_state.burst += begun;
+    engine_state.recorder.burst_max = engine_state.recorder.burst_max.max(engine_state.burst);
+    if engine_state.pace.next_due() > now {
+        engine_state.burst = 0;
     }
 }
 
 fn resume_paused<'a>(engine: &mut impl Engine<'a>, now: Nanoseconds) {
-    while let Some(&(until, index)) = engine.core().paused.front() {
+    while let Some(&(until, index)) = engine.engine_state().paused.front() {
         if until > now {
             break;
         }
-        engine.core().paused.pop_front();
+        engine.engine_state().paused.pop_front();
         next_of_worker(engine, index, now);
     }
 }
 
 /// A worker of the closed loop sends its next request, or rests for good.
 fn next_of_worker<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseconds) {
-    let core = engine.core();
-    if core.pace.begin_another(now, &core.window) {
+    let engine_state = engine.engine_state();
+    if engine_state.pace.begin_another(now, &engine_state.window) {
         start(engine, index, now);
     } else {
         engine.rest_connection(index, now);
@@ -272,12 +277,12 @@ fn next_of_worker<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseconds
 }
 
 fn start<'a>(engine: &mut impl Engine<'a>, index: u32, intended: Nanoseconds) {
-    let core = engine.core();
-    core.busy += 1;
-    let request = core.job.turn[core.at_turn] as usize;
-    core.at_turn += 1;
-    if core.at_turn == core.job.turn.len() {
-        core.at_turn = 0;
+    let engine_state = engine.engine_state();
+    engine_state.busy += 1;
+    let request = engine_state.job.turn[engine_state.at_turn] as usize;
+    engine_state.at_turn += 1;
+    if engine_state.at_turn == engine_state.job.turn.len() {
+        engine_state.at_turn = 0;
     }
     let exchange = Exchange {
         intended,
@@ -286,7 +291,7 @@ fn start<'a>(engine: &mut impl Engine<'a>, index: u32, intended: Nanoseconds) {
     engine.launch_request(index, exchange, request);
 }
 
-impl Core<'_> {
+impl EngineState<'_> {
     /// Write down that a request was answered.
     #[inline]
     pub fn note_completed(
@@ -322,24 +327,26 @@ impl Core<'_> {
 /// What the slot does after a reply; `kept` when its connection can carry another request.
 #[inline]
 pub fn after_reply<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseconds, kept: bool) {
-    let core = engine.core();
-    match core.pace {
+    let engine_state = engine.engine_state();
+    match engine_state.pace {
         Pace::Closed { .. } => next_of_worker(engine, index, now),
-        Pace::Open { .. } if kept => core.idle.push(index),
-        Pace::Open { .. } => core.free.push(index),
+        Pace::Open { .. } if kept => engine_state.idle.push(index),
+        Pace::Open { .. } => engine_state.free.push(index),
     }
 }
 
 /// What the slot, whose connection is closed, does after a failure.
 pub fn after_failure<'a>(engine: &mut impl Engine<'a>, index: u32, now: Nanoseconds) {
-    let core = engine.core();
-    core.busy -= 1;
-    match core.pace {
-        Pace::Closed { .. } => core.paused.push_back((now + PAUSE_AFTER_FAILURE, index)),
-        Pace::Open { .. } => core.free.push(index),
+    let engine_state = engine.engine_state();
+    engine_state.busy -= 1;
+    match engine_state.pace {
+        Pace::Closed { .. } => engine_state
+            .paused
+            .push_back((now + PAUSE_AFTER_FAILURE, index)),
+        Pace::Open { .. } => engine_state.free.push(index),
     }
 }
 
 #[cfg(test)]
-#[path = "driver_tests.rs"]
+#[path = "send_loop_tests.rs"]
 mod tests;

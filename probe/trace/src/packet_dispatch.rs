@@ -4,24 +4,24 @@
 
 use std::rc::Rc;
 
-use super::capture::Taker;
+use super::capture::PacketConsumer;
 use super::connection::{Connection, PassOutcome};
 use super::connection_key::{ConnectionEnd, Key, Wire};
 use super::counts::Counts;
 use super::document::{Options, Protocols};
-use super::finished_exchanges::Findings;
+use super::exchange_sink::Findings;
 use super::head::Kind;
 use super::hosts::Hosts;
 use super::packet::{Packet, Time};
 use super::pcap::Behind;
+use super::plain_tcp_packet::{PLAIN, PlainTcpPacket, STAMPED};
 use super::table::Table;
 use super::tcp::{self, Segment};
 use super::translations::RewrittenConnections;
 use super::unfollowed_packets::{Foreign, Strangers};
-use super::usual_packet::{PLAIN, STAMPED, Usual};
 use super::{ip, link, tunnel};
 
-/// Sums over connections that are over, and with [`Analysis::finish`] over all.
+/// Sums over connections that are over, and with [`PacketDispatcher::finish`] over all.
 #[derive(Debug, Default)]
 pub struct Sums {
     pub client: Counts,
@@ -53,12 +53,12 @@ pub struct DissectedPacket<'a> {
 }
 
 /// How a connection takes a segment in.
-pub type Take = fn(&mut Connection, ConnectionEnd, &Segment, &mut Findings);
+pub type TakeSegment = fn(&mut Connection, ConnectionEnd, &Segment, &mut Findings);
 
 /// The place of a connection, and the end of it that a packet comes from.
 type Sender = (usize, ConnectionEnd);
 
-pub struct Analysis {
+pub struct PacketDispatcher {
     table: Table,
     /// The connection of the packet that was taken apart last: the next one is often of the same.
     recent: Option<(Key, usize)>,
@@ -84,10 +84,10 @@ const GROWTH: usize = 128;
 /// In the end, so many are closed until somebody takes what they told.
 const CLOSED_AT_ONCE: usize = 64;
 
-impl Analysis {
+impl PacketDispatcher {
     /// Follow `most` connections at a time.
-    pub fn new(most: usize, seed: u64) -> Analysis {
-        Analysis {
+    pub fn new(most: usize, seed: u64) -> PacketDispatcher {
+        PacketDispatcher {
             table: Table::new(most, seed),
             recent: None,
             began: None,
@@ -114,15 +114,19 @@ impl Analysis {
 
     /// Take a usual packet in, by the shortest way: whether others may follow that are like it.
     #[inline(always)]
-    fn pass_usual<const HEADERS: usize>(&mut self, usual: Usual<HEADERS>, packet: &Packet) -> bool {
-        let Some((place, from, connection)) = self.table.find_lately(usual.read_wire()) else {
-            self.meet_silent(usual.read_wire(), *packet);
+    fn take_expected<const HEADERS: usize>(
+        &mut self,
+        usual: PlainTcpPacket<HEADERS>,
+        packet: &Packet,
+    ) -> bool {
+        let Some((place, from, connection)) = self.table.find_recent(usual.read_wire()) else {
+            self.take_of_silent_connection(usual.read_wire(), *packet);
             return false;
         };
-        match connection.pass_plain(from, &usual, &mut self.gathered.shapes) {
+        match connection.pass_expected(from, &usual, &mut self.gathered.shapes) {
             PassOutcome::Full => {}
             PassOutcome::Alone => return false,
-            PassOutcome::Not => self.stop_at::<HEADERS>((place, from), *packet),
+            PassOutcome::Not => self.take_unexpected::<HEADERS>((place, from), *packet),
         }
         self.leader = (place, from);
         HEADERS == STAMPED
@@ -131,60 +135,66 @@ impl Analysis {
     /// A usual packet of this connection that does not go on as expected. It is read once more: what is kept of the first time
     /// for this would be kept for each packet.
     #[inline(always)]
-    fn stop_at<const HEADERS: usize>(&mut self, sender: Sender, packet: Packet) {
-        if !(packet.is_truncated() && self.takes_turn::<HEADERS>(sender, packet)) {
-            self.stop_whole::<HEADERS>(sender, packet);
+    fn take_unexpected<const HEADERS: usize>(&mut self, sender: Sender, packet: Packet) {
+        if !(packet.is_truncated() && self.try_message_begin::<HEADERS>(sender, packet)) {
+            self.take_any::<HEADERS>(sender, packet);
         }
     }
 
     /// Whether its connection takes a packet as the begin of a message, as most that are cut short and stop here are.
     #[inline(never)]
-    fn takes_turn<const HEADERS: usize>(&mut self, (place, from): Sender, packet: Packet) -> bool {
+    fn try_message_begin<const HEADERS: usize>(
+        &mut self,
+        (place, from): Sender,
+        packet: Packet,
+    ) -> bool {
         let Some(connection) = self.table.get(place) else {
             return false;
         };
         // Before the packet is read, so that nothing of it is to be kept meanwhile.
         connection.catch_up();
-        let segment = Usual::<HEADERS>::from_parts(packet.data, packet.time)
+        let segment = PlainTcpPacket::<HEADERS>::from_parts(packet.data, packet.time)
             .and_then(|usual| usual.read_segment());
-        segment.is_some_and(|segment| connection.take_turn(from, &segment, &mut self.gathered))
+        segment.is_some_and(|segment| {
+            connection.take_message_begin(from, &segment, &mut self.gathered)
+        })
     }
 
     /// Whatever the packet is. It is read anew here too, for the same reason.
     #[inline(never)]
-    fn stop_whole<const HEADERS: usize>(&mut self, (place, from): Sender, packet: Packet) {
-        let usual = Usual::<HEADERS>::from_parts(packet.data, packet.time);
+    fn take_any<const HEADERS: usize>(&mut self, (place, from): Sender, packet: Packet) {
+        let usual = PlainTcpPacket::<HEADERS>::from_parts(packet.data, packet.time);
         let Some(segment) = usual.and_then(|usual| usual.read_segment()) else {
-            return self.take_unusual(packet);
+            return self.dissect_and_take(packet);
         };
         if let Some(connection) = self.table.get(place) {
-            connection.take_whole(from, &segment, &mut self.gathered);
+            connection.take_any_segment(from, &segment, &mut self.gathered);
         }
     }
 
     /// A packet without timestamps, or one that is not usual.
     #[inline(never)]
-    fn take_plain(&mut self, packet: Packet) {
-        match Usual::<PLAIN>::from_packet(&packet) {
+    fn take_unstamped(&mut self, packet: Packet) {
+        match PlainTcpPacket::<PLAIN>::from_packet(&packet) {
             Some(usual) => {
-                self.pass_usual(usual, &packet);
+                self.take_expected(usual, &packet);
             }
-            None => self.take_unusual(packet),
+            None => self.dissect_and_take(packet),
         }
     }
 
     #[inline(never)]
-    fn take_unusual(&mut self, packet: Packet) {
+    fn dissect_and_take(&mut self, packet: Packet) {
         self.take_dissected(&dissect_packet(&packet));
     }
 
     /// A packet of a connection that is new, or was silent.
     #[cold]
-    fn meet_silent(&mut self, wire: Wire, packet: Packet) {
+    fn take_of_silent_connection(&mut self, wire: Wire, packet: Packet) {
         let dissected = dissect_packet(&packet);
         let client = self.take_dissected(&dissected);
         if let (Ok(dissected), Some(_), Some((_, place))) = (&dissected, client, self.recent) {
-            self.table.came_lately(wire, place, dissected.from);
+            self.table.note_recent(wire, place, dissected.from);
         }
     }
 
@@ -194,14 +204,14 @@ impl Analysis {
         &mut self,
         dissected: &Result<DissectedPacket, Foreign>,
     ) -> Option<ConnectionEnd> {
-        self.take_by(Connection::take_segment, dissected)
+        self.take_with(Connection::take_segment, dissected)
     }
 
     /// Let the connection take it in that way.
     #[inline(always)]
-    pub fn take_by(
+    pub fn take_with(
         &mut self,
-        take: Take,
+        take: TakeSegment,
         dissected: &Result<DissectedPacket, Foreign>,
     ) -> Option<ConnectionEnd> {
         let dissected = match dissected {
@@ -292,7 +302,7 @@ impl Analysis {
         connections.sort_by_cached_key(|one| std::cmp::Reverse(one.kept_memory()));
         for connection in connections {
             kept -= connection.kept_memory();
-            connection.forget_kept(&mut self.gathered.done);
+            connection.forget_kept(&mut self.gathered.exchanges);
             self.sums.evicted += 1;
             if kept <= MOST_KEPT * most / 4 * 3 {
                 break;
@@ -322,7 +332,7 @@ impl Analysis {
     }
 }
 
-impl Taker for Analysis {
+impl PacketConsumer for PacketDispatcher {
     /// Among connections that says nothing: each CPU hands over what it stamped when it comes to it.
     #[cold]
     fn note_earlier(&mut self, packet: &Packet) {
@@ -338,27 +348,27 @@ impl Taker for Analysis {
 
     #[inline(always)]
     fn take_packet(&mut self, packet: &Packet) -> bool {
-        match Usual::<STAMPED>::from_packet(packet) {
-            Some(usual) => self.pass_usual(usual, packet),
+        match PlainTcpPacket::<STAMPED>::from_packet(packet) {
+            Some(usual) => self.take_expected(usual, packet),
             None => {
-                self.take_plain(*packet);
+                self.take_unstamped(*packet);
                 false
             }
         }
     }
 
     #[inline(never)]
-    fn take_train(&mut self, packet: &Packet, behind: &Behind) -> usize {
+    fn take_batch(&mut self, packet: &Packet, behind: &Behind) -> usize {
         let (place, from) = self.leader;
         let (Some(connection), Some(first)) = (
             self.table.get(place),
-            Usual::<STAMPED>::from_data(packet.data),
+            PlainTcpPacket::<STAMPED>::from_data(packet.data),
         ) else {
             return 0;
         };
-        let others = behind.as_long().map_while(Usual::from_data);
+        let others = behind.as_long().map_while(PlainTcpPacket::from_data);
         let others = others.take_while(|next| first.is_like(next));
-        let count = connection.pass_train(from, &first, others, &mut self.gathered.shapes);
+        let count = connection.pass_batch(from, &first, others, &mut self.gathered.shapes);
         if let Some(time) = behind.time_after(count) {
             connection.pass_until(from, time);
         }

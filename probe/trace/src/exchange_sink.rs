@@ -1,4 +1,4 @@
-//! What becomes of an exchange that is done: it is counted at once, or kept whole for who wants to know more of it.
+//! The sink of finished exchanges: it counts each at once, or keeps it whole for whoever wants to know more.
 
 use super::distributions::Distributions;
 use super::request_record::FinishedExchange;
@@ -6,14 +6,14 @@ use super::request_targets::Targets;
 use super::segment_sizes::Shapes;
 
 #[derive(Default)]
-pub struct Done {
+pub struct ExchangeSink {
     /// Where nobody wants more.
     pub counted: Option<Distributions>,
     pub kept: Vec<FinishedExchange>,
     pub targets: Targets,
 }
 
-impl Done {
+impl ExchangeSink {
     /// A request begins on this connection, the how many-th of it: what it asks for is kept with it.
     #[inline(always)]
     pub fn note_request(&mut self, connection: u64, number: u32, head: &[u8]) {
@@ -27,7 +27,7 @@ impl Done {
 #[derive(Default)]
 pub struct Findings {
     /// Exchanges that are done.
-    pub done: Done,
+    pub exchanges: ExchangeSink,
     pub shapes: Shapes,
     /// By how much connections may have grown since somebody last looked, in bytes: what they keep for later.
     pub grown: usize,

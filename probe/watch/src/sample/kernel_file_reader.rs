@@ -4,19 +4,19 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use ground::kernel::Kernel;
+use ground::kernel_files::KernelFiles;
 
 /// Kept open and read from its start each time: opening costs more than reading.
-pub struct FileReader {
+pub struct KernelFileReader {
     file: Option<File>,
     buffer: Vec<u8>,
 }
 
-impl FileReader {
+impl KernelFileReader {
     /// A file that is not there, or cannot be read, stays so and reads as nothing.
-    pub fn open(kernel: &Kernel, path: impl AsRef<Path>) -> FileReader {
+    pub fn open(kernel: &KernelFiles, path: impl AsRef<Path>) -> KernelFileReader {
         const ROOM: usize = 1 << 14;
-        FileReader {
+        KernelFileReader {
             file: File::open(kernel.resolve_path(path)).ok(),
             buffer: vec![0; ROOM],
         }

@@ -6,18 +6,18 @@ use std::str::FromStr;
 
 /// The root of a /proc and a /sys.
 #[derive(Clone, Debug)]
-pub struct Kernel {
+pub struct KernelFiles {
     root: PathBuf,
 }
 
-impl Kernel {
+impl KernelFiles {
     /// The kernel that runs here.
-    pub fn running() -> Kernel {
-        Kernel::at_root("/")
+    pub fn running() -> KernelFiles {
+        KernelFiles::at_root("/")
     }
 
-    pub fn at_root(root: impl Into<PathBuf>) -> Kernel {
-        Kernel { root: root.into() }
+    pub fn at_root(root: impl Into<PathBuf>) -> KernelFiles {
+        KernelFiles { root: root.into() }
     }
 
     pub fn resolve_path(&self, path: impl AsRef<Path>) -> PathBuf {
@@ -82,7 +82,7 @@ pub struct MountEntry {
     pub super_options: String,
 }
 
-impl Kernel {
+impl KernelFiles {
     /// The mounts that this process sees, in the order they were made.
     pub fn read_mounts(&self) -> Vec<MountEntry> {
         self.read_text("proc/self/mountinfo")

@@ -1,8 +1,8 @@
-//! The usual packet: Ethernet, IPv4 without options, TCP with its usual timestamps or without any option, that only
-//! acknowledges and may carry payload.
+//! A plain TCP packet: Ethernet, IPv4 without options, TCP with its usual timestamps or without any option, that only
+//! acknowledges and may carry payload. Most packets of a capture are plain.
 //!
-//! Of it each field is read where it stands, when it is asked for, and says what [`dissect`](super::analysis::dissect_packet) says of
-//! the same packet. So most packets are taken in without any of them being taken apart.
+//! Each field is read where it stands, when it is asked for, and is what
+//! [`dissect_packet`](super::packet_dispatch::dissect_packet) reads. So most packets are never dissected.
 
 use super::bytes::chunk_at;
 use super::connection_key::Wire;
@@ -19,19 +19,19 @@ const IP_HEADERS: u32 = 40;
 
 /// Whose headers take so many bytes, [`PLAIN`] or [`STAMPED`].
 #[derive(Clone, Copy)]
-pub struct Usual<'a, const HEADERS: usize> {
+pub struct PlainTcpPacket<'a, const HEADERS: usize> {
     headers: &'a [u8; HEADERS],
     /// What was captured behind them.
     behind: &'a [u8],
     time: Time,
 }
 
-impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
+impl<'a, const HEADERS: usize> PlainTcpPacket<'a, HEADERS> {
     #[inline(always)]
-    pub fn from_packet(packet: &Packet<'a>) -> Option<Usual<'a, HEADERS>> {
+    pub fn from_packet(packet: &Packet<'a>) -> Option<PlainTcpPacket<'a, HEADERS>> {
         /// The bits of two bytes that tell the length of TCP's header and the flags that matter.
         const LENGTH_AND_FLAGS: u32 = 0xf000 | tcp::CONTROLS as u32;
-        let usual = Usual::from_parts(packet.data, packet.time)?;
+        let usual = PlainTcpPacket::from_parts(packet.data, packet.time)?;
         let header_words = (HEADERS - PLAIN + 20) as u32 / 4;
         // Ethertype, version and length of the header; neither a fragment nor another protocol than TCP.
         let is_usual = packet.link == ETHERNET
@@ -66,7 +66,7 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
 
     /// Whether another packet is like this one but for where its bytes belong: all else that matters is equal.
     #[inline(always)]
-    pub fn is_like(&self, other: &Usual<HEADERS>) -> bool {
+    pub fn is_like(&self, other: &PlainTcpPacket<HEADERS>) -> bool {
         let same = |at: usize| self.bytes_at::<8>(at) == other.bytes_at::<8>(at);
         // Ethertype to length; fragment to protocol; addresses and ports; acknowledgement to window; the kind of the option.
         (self.long_at(12) ^ other.long_at(12)) >> 16 == 0
@@ -82,17 +82,17 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
         u64::from_be_bytes(self.bytes_at(at))
     }
 
-    /// A packet of which it is not known yet whether it [is like](Usual::is_like) a usual one, nor when it came.
+    /// A packet of which it is not known yet whether it [is like](PlainTcpPacket::is_like) a usual one, nor when it came.
     #[inline(always)]
-    pub fn from_data(data: &'a [u8]) -> Option<Usual<'a, HEADERS>> {
-        Usual::from_parts(data, 0)
+    pub fn from_data(data: &'a [u8]) -> Option<PlainTcpPacket<'a, HEADERS>> {
+        PlainTcpPacket::from_parts(data, 0)
     }
 
     /// What was captured of a packet, and when: one that is known to be usual.
     #[inline(always)]
-    pub fn from_parts(data: &'a [u8], time: Time) -> Option<Usual<'a, HEADERS>> {
+    pub fn from_parts(data: &'a [u8], time: Time) -> Option<PlainTcpPacket<'a, HEADERS>> {
         let (headers, behind) = data.split_first_chunk::<HEADERS>()?;
-        Some(Usual {
+        Some(PlainTcpPacket {
             headers,
             behind,
             time,
@@ -122,7 +122,7 @@ impl<'a, const HEADERS: usize> Usual<'a, HEADERS> {
     }
 }
 
-impl<const HEADERS: usize> Fields for Usual<'_, HEADERS> {
+impl<const HEADERS: usize> Fields for PlainTcpPacket<'_, HEADERS> {
     read_fields! { usual:
         time -> Time = usual.time;
         sequence -> u32 = usual.word_at(38);

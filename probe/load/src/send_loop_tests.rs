@@ -8,7 +8,7 @@ use super::*;
 /// An engine that takes longer to send than the schedule gives it, and hears of nothing but by waiting: of all that
 /// was sent, if there are replies.
 struct Slow<'a> {
-    core: Core<'a>,
+    engine_state: EngineState<'a>,
     launched: usize,
     waited: usize,
     slots: u32,
@@ -22,8 +22,8 @@ struct Slow<'a> {
 const ENOUGH: usize = 300;
 
 impl<'a> Engine<'a> for Slow<'a> {
-    fn core(&mut self) -> &mut Core<'a> {
-        &mut self.core
+    fn engine_state(&mut self) -> &mut EngineState<'a> {
+        &mut self.engine_state
     }
 
     fn take_slot(&mut self) -> u32 {
@@ -46,14 +46,14 @@ impl<'a> Engine<'a> for Slow<'a> {
         self.waited += 1;
         if !self.replies {
             // Where a busy host made it give up all of them, nothing else would end it.
-            if self.core.pace.next_due() == clock::NEVER {
+            if self.engine_state.pace.next_due() == clock::NEVER {
                 self.stop.store(true, Ordering::Relaxed);
             }
             return false;
         }
         let replied = std::mem::take(&mut self.asked);
         for index in &replied {
-            self.core.busy -= 1;
+            self.engine_state.busy -= 1;
             after_reply(self, *index, clock::monotonic_now(), true);
             send_between(self);
         }
@@ -86,7 +86,7 @@ fn fall_behind(replies: bool, enough: usize, timeout: &str) -> (usize, usize, u3
     };
     let live = Live::default();
     let mut engine = Slow {
-        core: Core::new(&job, &live),
+        engine_state: EngineState::new(&job, &live),
         launched: 0,
         waited: 0,
         slots: 0,
