@@ -56,7 +56,7 @@ def test_what_is_being_made_is_not_swept() -> None:
         parent = folder.parent
     unlocked = parent / "nearmetal-new"
     unlocked.mkdir()
-    making = os.open(parent / ".lock", os.O_RDWR)
+    making = os.open(parent, os.O_RDONLY)
     try:
         fcntl.flock(making, fcntl.LOCK_SH)
         sweep_folders()
