@@ -17,8 +17,8 @@ PROFILE = (
 )
 
 
-def log(*lines: str, read_at: float = 1796073651.0) -> str:
-    return "\n".join((f"{read_at:.9f}", *lines))
+def log(*lines: str, read_at: int = 1796073651) -> str:
+    return "\n".join((f"{read_at}", *lines))
 
 
 def test_selinux_is_named_with_its_rule() -> None:

@@ -11,14 +11,14 @@ from nearmetal.model import Site
 
 # With auditd the kernel's own log has none of them.
 _LOG = """
-date +%s.%N
+date +%s
 { dmesg; tail -c 262144 /var/log/audit/audit.log; } 2>/dev/null |
     grep -aE 'avc: +denied|apparmor="DENIED"' | tail -n 100
 """
 _WHEN = re.compile(r"audit\((\d+\.\d+):\d+\)")
 _SELINUX = re.compile(
-    r'avc: +denied +\{ (?P<what>[^}]*) \} for .*?comm="(?P<who>[^"]*)"(?:.*?(?:path|name)="(?P<path>[^"]*)")?'
-    r".* scontext=(?P<source>\S+) tcontext=(?P<target>\S+) tclass=(?P<kind>\w+)"
+    r'avc: +denied +\{ (?P<what>[^}]*?) *\} for .*?comm="(?P<who>[^"]*)"(?:.*?(?:path|name)="(?P<path>[^"]*)")?'
+    r".* scontext=\w+:\w+:(?P<source>\w+)\S* tcontext=\w+:\w+:(?P<target>\w+)\S* tclass=(?P<kind>\w+)"
 )
 _FIELD = re.compile(r'(\w+)="([^"]*)"')
 _TOLD = 2
@@ -42,8 +42,9 @@ async def naming_denials(site: Site) -> AsyncIterator[None]:
     except NearmetalError as error:
         with contextlib.suppress(NearmetalError):
             log = (await site.exec(["sh", "-c", _LOG])).text
-            if (denials := describe_denials(log, time.monotonic() - began))[0]:
-                error.what, error.remedy = f"{error.what}; meanwhile {denials[0]}", denials[1]
+            told, remedy = describe_denials(log, time.monotonic() - began)
+            if told:
+                error.what, error.remedy = f"{error.what}; meanwhile {told}", remedy
         raise
 
 
@@ -65,9 +66,8 @@ def describe_denials(log: str, lasted: float) -> tuple[str, str]:
 def _describe_denial(line: str) -> dict[str, str]:
     """A sentence with the rule that would allow it, and the remedy."""
     if given := _SELINUX.search(line):
-        source, target = (given[name].split(":")[2] for name in ("source", "target"))
-        what = f"SELinux denied {given['who']} {given['what'].strip()}{' of ' + given['path'] if given['path'] else ''}"
-        rule = f"allow {source} {target}:{given['kind']} {{ {given['what'].strip()} }};"
+        what = f"SELinux denied {given['who']} {given['what']}{' of ' + given['path'] if given['path'] else ''}"
+        rule = f"allow {given['source']} {given['target']}:{given['kind']} {{ {given['what']} }};"
         return {f"{what} (its rule would be: {rule})": _SELINUX_REMEDY}
     fields = dict(_FIELD.findall(line))
     if "apparmor" not in fields:
