@@ -122,14 +122,9 @@ _OF_ROOT = (
 _SECTIONS = {
     "Studies": ("studies", "plan:studies", "run:studies", "resume:studies", "demo", "worker:fleet"),
     "Runs": ("ls:runs", "show:runs", "report:runs", "compare", "verify:runs", "dashboard"),
-    "Data": ("query:query_export_bundle", "export:query_export_bundle", "bundle:query_export_bundle", "trace"),
+    "Data": ("query", "export", "bundle", "trace"),
     "Machines": ("up:by_hand", "exec:by_hand", "ssh:by_hand", "cp:by_hand", "down:by_hand", "image"),
-    "This host": (
-        "doctor:doctor_calibrate_clean",
-        "calibrate:doctor_calibrate_clean",
-        "isolate",
-        "clean:doctor_calibrate_clean",
-    ),
+    "This host": ("doctor", "calibrate", "isolate", "clean"),
     "Tools": ("explain", "load:trace", "completion"),
     "": ("block:fleet",),
 }

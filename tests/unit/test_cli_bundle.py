@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nearmetal.commands.query_export_bundle import find_homes
+from nearmetal.commands.bundle import find_homes
 from nearmetal.errors import BadInput
 from nearmetal.store.bundle import LIST, About, pack_bundle, unpack_bundle
 from nearmetal.store.run_folder import RunFolder

@@ -13,7 +13,7 @@ import pytest
 
 from nearmetal import schemas
 from nearmetal.commands import calibrate_action
-from nearmetal.commands.doctor_calibrate_clean import calibrate
+from nearmetal.commands.calibrate import calibrate
 from nearmetal.config import Paths
 from nearmetal.errors import BadInput, LeftAtOnce
 from nearmetal.model import Assignment, Response

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from nearmetal import studies
-from nearmetal.commands import doctor_calibrate_clean as host_commands
 from nearmetal.commands.by_hand import own_failures_apart
+from nearmetal.commands.clean import clean
+from nearmetal.commands.doctor import doctor as doctor_command
 from nearmetal.commands.plan_output import say_missing
 from nearmetal.config import Paths
 from nearmetal.console.printing import console_for
@@ -509,16 +510,16 @@ def test_clean_speaks_for_the_user_it_looked_for(
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path))
     for user, told in ((0, "nothing of ours is left\n"), (1000, "nothing of this user's is left\n")):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        assert call(host_commands.clean, lab=None, as_json=False) == 0
+        assert call(clean, lab=None, as_json=False) == 0
         assert capsys.readouterr().out == told
 
 
 def test_clean_counts_those_whose_things_it_leaves(capsys: pytest.CaptureFixture[str]) -> None:
     with held(ledgers_folder() / "one.jsonl"):
-        assert call(host_commands.clean, lab=None, as_json=False) == 0
+        assert call(clean, lab=None, as_json=False) == 0
         assert capsys.readouterr().out == "what 1 running process of nearmetal made is not touched\n"
         with held(ledgers_folder() / "other.jsonl"):
-            assert call(host_commands.clean, lab=None, as_json=False) == 0
+            assert call(clean, lab=None, as_json=False) == 0
             assert capsys.readouterr().out == "what 2 running processes of nearmetal made is not touched\n"
 
 
@@ -537,7 +538,7 @@ def test_what_a_host_lacks_is_told_without_what_steers_a_terminal(
 
     monkeypatch.setattr(doctor, "examine", examined)
     if command == "doctor":
-        call(host_commands.doctor, environments=(), fix=False, lab=None, as_json=False)
+        call(doctor_command, environments=(), fix=False, lab=None, as_json=False)
     elif command == "plan":
         say_missing([({"environment": bad}, lacking)], "not here", console_for(False))
     else:

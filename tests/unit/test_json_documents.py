@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 
 from nearmetal import cli
 from nearmetal.commands import isolate_action, isolate_prove_action
-from nearmetal.commands.doctor_calibrate_clean import calibrate
+from nearmetal.commands.calibrate import calibrate
 from nearmetal.commands.group import LazyGroup
 from nearmetal.dashboard import server
 from nearmetal.lab.doctor import Diagnosis

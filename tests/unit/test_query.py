@@ -15,8 +15,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from nearmetal.commands import compare_output, query_export_bundle
+from nearmetal.commands import compare_output
 from nearmetal.commands import runs as runs_commands
+from nearmetal.commands.query import query_runs
 from nearmetal.errors import BadInput, HostCannot
 from nearmetal.store import query
 from tests import journals
@@ -248,24 +249,22 @@ def test_the_command(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NEARMETAL_HOME", str(tmp_path / "home"))
-    query_export_bundle.query_runs(
-        "SELECT block, treatment, warnings, created FROM trials JOIN runs USING (run)", [run], "json"
-    )
+    query_runs("SELECT block, treatment, warnings, created FROM trials JOIN runs USING (run)", [run], "json")
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "query.v1"
     assert [column["name"] for column in told["columns"]] == ["block", "treatment", "warnings", "created"]
     assert told["rows"][0][1] in ({"environment": "base"}, {"environment": "slow"})
-    query_export_bundle.query_runs(None, [run], "text")
+    query_runs(None, [run], "text")
     assert "responses  value" in capsys.readouterr().out
-    query_export_bundle.query_runs("SELECT i FROM range(150) r(i)", [run], "text")
+    query_runs("SELECT i FROM range(150) r(i)", [run], "text")
     out = capsys.readouterr().out
     assert "and 50 more rows: a LIMIT shows fewer" in out
-    query_export_bundle.query_runs("SELECT count(*) AS n FROM trials", [], "text")
+    query_runs("SELECT count(*) AS n FROM trials", [], "text")
     assert capsys.readouterr().out.split() == ["n", "0"]
 
 
 def test_a_spreadsheet_gets_all_rows_and_no_formula(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    query_export_bundle.query_runs(
+    query_runs(
         "SELECT i, '=1+1' AS \"=name\", NULL AS gone, i = 1 AS one, [i, 2] AS both FROM range(150) r(i)", [run], "csv"
     )
     head, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
@@ -293,7 +292,7 @@ def test_parquet_has_all_rows_and_the_columns_types(run: Path, tmp_path: Path) -
 
 
 def as_json(sql: str, run: Path, capsys: pytest.CaptureFixture[str]) -> list[Any]:
-    query_export_bundle.query_runs(sql, [run], "json")
+    query_runs(sql, [run], "json")
     rows = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))["rows"]
     assert len(rows) == 1
     return list(rows[0])
@@ -326,9 +325,9 @@ def test_scripts_get_json_that_any_reader_reads(run: Path, capsys: pytest.Captur
 @pytest.mark.usefixtures("home")
 def test_of_many_rows_people_get_the_first(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without all of them in memory."""
-    query_export_bundle.query_runs("SELECT i FROM range(20_000_000_000) r(i) LIMIT 300_000_000", [run], "text")
+    query_runs("SELECT i FROM range(20_000_000_000) r(i) LIMIT 300_000_000", [run], "text")
     assert "and 299,999,900 more rows" in capsys.readouterr().out
-    query_export_bundle.query_runs("SELECT i FROM range(100) r(i)", [run], "text")
+    query_runs("SELECT i FROM range(100) r(i)", [run], "text")
     assert "more row" not in capsys.readouterr().out
 
 
@@ -522,7 +521,7 @@ def test_names_of_runs_do_not_steer_a_terminal(tmp_path: Path, capsys: pytest.Ca
     for name in ("a\x1b[31m\u202e'\"b", "c\x1b[31m"):
         shutil.copytree(GOLDEN, tmp_path / name)
     (tmp_path / "c\x1b[31m" / "manifest.json").write_text("[]")
-    query_export_bundle.query_runs("SELECT run, name, true AS so FROM runs", [tmp_path], "text")
+    query_runs("SELECT run, name, true AS so FROM runs", [tmp_path], "text")
     told = capsys.readouterr()
     assert "left out" in told.err and "true" in told.out
     assert not any(mark in told.out + told.err for mark in ("\x1b", "\u202e"))
@@ -558,7 +557,7 @@ def test_of_a_long_value_people_get_the_begin(
     value: str, told: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Laid out whole it would take minutes, and no terminal shows it."""
-    query_export_bundle.query_runs(f"SELECT {value} AS long", [run], "text")
+    query_runs(f"SELECT {value} AS long", [run], "text")
     said = capsys.readouterr().out
     assert len(said) < 20_000
     assert told in " ".join(said.split())

@@ -1,24 +1,24 @@
-"""This host: what it can, how far it can be trusted, and what was left on it; and what the hosts of a lab can."""
+"""This host: what it can measure, and what the hosts of a lab can."""
 
 import os
 import sys
 import textwrap
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from nearmetal.commands.options import RunPath, json_option, lab_option
+from nearmetal.commands.options import json_option, lab_option
 from nearmetal.control_characters import strip_controls
-from nearmetal.errors import BadInput, ExitCode, HostCannot, Interrupted
+from nearmetal.errors import ExitCode, HostCannot, Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nearmetal.lab.doctor import Diagnosis
     from nearmetal.model import Finding
+
 
 _HANGING = 4
 """Columns of the mark before what was found."""
@@ -161,96 +161,3 @@ def _show_cell(found: "Finding | None") -> str:
     if found.ok:
         return found.detail or "yes"
     return "no" if found.fatal else "-"
-
-
-@click.command()
-@click.argument("environment", required=False)
-@click.option("--from", "made", type=RunPath(), help="Tell of this run, instead of making one.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of the run.")
-@click.option("--blocks", type=click.IntRange(1), help="Run this many blocks; 8 are the fewest that can tell.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a key of the study `calibration`.")
-@click.option("--quick", is_flag=True, help="Shorter trials, fewest blocks.")
-@click.option("--gate", is_flag=True, help="Exit with 5 unless answers here can be trusted.")
-@json_option("calibrate.v1")
-def calibrate(made: Path | None, gate: bool, as_json: bool, **wanted: Any) -> int:
-    """Try how far answers can be trusted here.
-
-    And how small a difference can be seen, with how many blocks. ENVIRONMENT is the kind of machine; else host.
-    """
-    from nearmetal.commands import calibrate_action
-    from nearmetal.console.printing import console_for, print_json, print_warning
-    from nearmetal.report.figures import join_listing
-    from nearmetal.report.write import write
-    from nearmetal.store.run_folder import RunFolder
-
-    console = console_for(as_json)
-    if made is not None:
-        options = {"-o": "output", "--blocks": "blocks", "--set": "overrides", "--quick": "quick"}
-        given = [option for option, name in options.items() if wanted[name]]
-        if wanted["environment"] is not None:
-            given.insert(0, wanted["environment"])
-        if given:
-            what = f"--from tells of a run that was made, which leaves no use for {join_listing(given)}"
-            remedy = f"nearmetal calibrate --from {quote(str(made))}; or leave out --from, to make a run"
-            raise BadInput(what, "calibrate", remedy)
-        folder = RunFolder.open(made)
-    else:
-        folder, finished = calibrate_action.run_calibration(console, **wanted)
-        if not finished:
-            return calibrate_action.end_interrupted(folder)
-        write(folder, print_warning)
-    found = calibrate_action.read_found(folder)
-    path = calibrate_action.keep_found(found, folder)
-    if as_json:
-        print_json(found)
-    else:
-        calibrate_action.print_calibration(found, console)
-        console.print(calibrate_action.describe_keeping(found, path), style="dim")
-        if folder.page.exists():
-            console.print(f"report: {folder.page}", soft_wrap=True)
-    bad = found.trials.invalid + found.trials.failed + found.trials.lost
-    if gate and found.verdict != "sound":
-        return ExitCode.GATE_NOT_MET
-    return ExitCode.SOME_TRIALS_BAD if bad else ExitCode.DONE
-
-
-@click.command()
-@lab_option
-@json_option("clean.v1")
-def clean(lab: Path | None, as_json: bool) -> int:
-    """Put right what an interrupted run left.
-
-    With --lab, also look on each host of the lab for what no ledger here knows.
-    """
-    from nearmetal.console.printing import print_beside, print_json
-    from nearmetal.lab.clean import CleanOutput, clean_everything, clean_hosts
-    from nearmetal.lab.machines import registry
-    from nearmetal.study.lab_file import read_lab, read_lab_file
-    from nearmetal.system.interrupts import run_until_done
-
-    hosts = None if lab is None else read_lab(read_lab_file(lab), str(lab))
-
-    async def put_right() -> CleanOutput:
-        done = await (clean_everything(print_beside) if hosts is None else clean_hosts(hosts, print_beside))
-        await registry.forget_dead()
-        return done
-
-    cleaned = run_until_done(put_right())
-    if as_json:
-        print_json(cleaned)
-    else:
-        for verb, things in (
-            ("removed", cleaned.removed),
-            ("restored", cleaned.restored),
-            ("still there", cleaned.left),
-            ("left alone", cleaned.alive),
-        ):
-            for thing in things:
-                click.echo(f"{verb}: {strip_controls(thing)}")
-        if cleaned.in_use:
-            processes = "process" if cleaned.in_use == 1 else "processes"
-            click.echo(f"what {cleaned.in_use} running {processes} of nearmetal made is not touched")
-        elif not (cleaned.removed or cleaned.restored or cleaned.left):
-            whose = "ours" if os.geteuid() == 0 else "this user's"
-            click.echo(f"nothing of {whose} is left")
-    return ExitCode.HOST_CANNOT if cleaned.left else ExitCode.DONE
